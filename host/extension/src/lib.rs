@@ -1,0 +1,26 @@
+//! Extensions: user code that decides which topics a client may see and which messages a
+//! subscription gets.
+//!
+//! This room loads artifacts, keeps the table of what is in force, and calls it. It leaves to others
+//! what a verdict means for a subscription (`weir-filter`), which topics there are (`weir-listing`)
+//! and how bytes arrive (`weir`).
+//!
+//! Reading order: the nouns ([`names`], [`message`]), the two traits ([`filter`], [`lister`]), the one
+//! door and its table ([`extensions`]).
+
+mod artifact;
+pub mod extensions;
+pub mod filter;
+pub mod lister;
+pub mod message;
+pub mod names;
+
+pub use artifact::Limits;
+pub use extensions::{
+    ClassName, Configured, ExtensionInfo, Extensions, Form, Key, Kind, RegisterError, Registered, Scope,
+    Source, Unavailable,
+};
+pub use filter::{Broke, BrokeKind, MessageFilter, Verdict};
+pub use lister::{ListRequest, Mode, TopicLister, TopicSet, Topics};
+pub use message::{Field, Messages, Row};
+pub use names::{Domain, NameError, NamespaceName, TopicName};

@@ -1,0 +1,2 @@
+//! The weir daemon and its command line.
+fn main() {}

@@ -1,0 +1,84 @@
+//! Entries: what producers sent, in order, by topic, ledger and entry.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::store::StoreError;
+
+/// A number that a topic keeps for ever; never used again after the topic is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TopicId(pub u64);
+
+/// Where an entry lies. Ordered as written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Position {
+    /// Grows over the life of the store; starting the store starts a new one for each topic.
+    pub ledger: u64,
+    /// Counts from 0 in each ledger, without gaps.
+    pub entry: u64,
+}
+
+/// An entry as it was stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredEntry {
+    /// Where it lies.
+    pub position: Position,
+    /// How many messages it holds.
+    pub messages: u32,
+    /// The producer's bytes.
+    pub bytes: Bytes,
+}
+
+/// Called once an append is durable, or has failed. Runs on the writer's thread: hand it on, do no work.
+pub type Appended = Box<dyn FnOnce(Result<Position, StoreError>) + Send>;
+
+/// The seam behind which entries lie.
+///
+/// Positions of a topic are given in the order of the calls, and `done` is called in that order too.
+pub trait EntryLog: Send + Sync {
+    /// Appends one entry. Returns at once; `done` is called when it would survive a crash.
+    fn append(&self, topic: TopicId, bytes: Bytes, messages: u32, done: Appended);
+
+    /// Entries from `from` on (inclusive; across ledgers), at most `max_entries` and, after the first,
+    /// `max_bytes`. Blocks on the disk. Only what is durable is seen.
+    ///
+    /// # Errors
+    /// When the disk cannot be read.
+    fn read(
+        &self,
+        topic: TopicId,
+        from: Position,
+        max_entries: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<StoredEntry>, StoreError>;
+
+    /// The first and the last durable entry of a topic; `None` while it has none.
+    ///
+    /// # Errors
+    /// When the disk cannot be read.
+    fn bounds(&self, topic: TopicId) -> Result<Option<(Position, Position)>, StoreError>;
+
+    /// The number of entries, messages and bytes in a range: from `after` (exclusive; `None`: from the
+    /// first) to the last.
+    ///
+    /// # Errors
+    /// When the disk cannot be read.
+    fn count_after(&self, topic: TopicId, after: Option<Position>) -> Result<Counts, StoreError>;
+
+    /// Forgets all entries of a topic.
+    ///
+    /// # Errors
+    /// When the disk cannot be written.
+    fn delete_topic(&self, topic: TopicId) -> Result<(), StoreError>;
+}
+
+/// How much lies in a range of entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Entries.
+    pub entries: u64,
+    /// Messages in them.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}

@@ -1,0 +1,1 @@
+//! Bytes to commands and back, for both protocols. Pure: no I/O.

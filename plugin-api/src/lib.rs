@@ -1,0 +1,1 @@
+//! Judges messages, lists topics: the contract for authors of extensions.
