@@ -1,104 +1,37 @@
 //! The one door and the one table: artifacts come in by [`Extensions::register`], and whoever calls an
 //! extension finds the one in force here.
+//!
+//! Readers take one atomic load and never wait. Whoever changes the table opens, describes and
+//! configures first, under no lock, and only then takes the writer's lock to write the change down and
+//! to swap the table.
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
 
-use crate::filter::{Broke, MessageFilter};
-use crate::lister::TopicLister;
-use crate::message::Field;
+mod errors;
+mod info;
+mod key;
+mod schema;
+mod table;
+mod version;
 
-/// The name that an extension goes by: letters, digits and `._-`, at most [`ClassName::MAX_BYTES`].
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String")]
-pub struct ClassName(Arc<str>);
+pub use errors::{ConfigError, RegisterError, RemoveError, Unavailable};
+pub use info::{ExtensionInfo, Inspection, RefusedFile, Registered};
+pub use key::{ClassName, Form, Key, Kind, Scope};
+pub use schema::{MAX_CONFIG_BYTES, MAX_SCHEMA_BYTES};
+pub use version::{Configured, Counts, Tally};
 
-impl ClassName {
-    /// The longest class name that is taken.
-    pub const MAX_BYTES: usize = 255;
-
-    /// Checks a class name.
-    ///
-    /// # Errors
-    /// A sentence that names what is wrong.
-    pub fn new(text: &str) -> Result<Self, String> {
-        let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '$');
-        if text.is_empty() || text.len() > Self::MAX_BYTES {
-            return Err(format!(
-                "a class name has 1 to {} characters, this one has {}",
-                Self::MAX_BYTES,
-                text.len()
-            ));
-        }
-        match text.chars().find(|c| !good(*c)) {
-            Some(bad) => {
-                Err(format!("class name {text:?} holds {bad:?}; letters, digits and ._-$ are allowed"))
-            }
-            None => Ok(Self(text.into())),
-        }
-    }
-
-    /// The name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl TryFrom<String> for ClassName {
-    type Error = String;
-    fn try_from(text: String) -> Result<Self, String> {
-        Self::new(&text)
-    }
-}
-
-impl std::fmt::Display for ClassName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// For whom an extension is registered.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Scope {
-    /// For everybody: drop folder, REST, command line.
-    Installed,
-}
-
-/// What the table is keyed by.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Key {
-    /// For whom.
-    pub scope: Scope,
-    /// By which name.
-    pub class: ClassName,
-}
-
-/// What an extension can do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// Judges messages.
-    Filter,
-    /// Answers which topics there are.
-    Lister,
-}
-
-/// In which form an extension came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Form {
-    /// A shared library, trusted; from the drop folder only.
-    Native,
-    /// A WebAssembly component, sandboxed.
-    Component,
-    /// Part of weir.
-    BuiltIn,
-}
+use crate::builtin::Builtin;
+use key::Checksums;
+use table::{Entry, Origin, Record, Registration, Table};
+use version::Version;
 
 /// Where an artifact comes from.
 #[derive(Clone, Debug)]
@@ -111,92 +44,69 @@ pub enum Source {
         class: ClassName,
         /// The artifact.
         bytes: Bytes,
+        /// The CRC32 that the request declares (`X-Weir-Crc32`); checked if given.
+        crc32: Option<u32>,
+        /// The SHA-256 that the request declares (`X-Weir-Sha256`), in hex; checked if given.
+        sha256: Option<String>,
+        /// Who sent it, for the listing: `PUT from 127.0.0.1:41000`.
+        from: String,
     },
-}
-
-/// What [`Extensions::register`] did.
-#[derive(Clone, Debug, Serialize)]
-pub struct Registered {
-    /// What it is registered as.
-    pub class: ClassName,
-    /// CRC32 of the artifact's bytes.
-    pub crc32: u32,
-    /// SHA-256 of the artifact's bytes, in lower-case hex.
-    pub sha256: String,
-    /// The same bytes were in force already: nothing was done.
-    pub unchanged: bool,
-    /// A version was in force before and has been replaced.
-    pub replaced: bool,
-}
-
-/// Why an artifact was not registered. The one in force, if any, is untouched.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RegisterError {
-    /// It is not an artifact of a known form, or cannot be loaded: the sentence says what it is.
-    #[error("{0}")]
-    Refused(String),
-}
-
-/// Why an extension cannot be called at all, as opposed to a call that [`Broke`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unavailable {
-    /// Nothing of that name is registered.
-    #[error("{class} is not registered")]
-    Missing {
-        /// The class that was asked for.
-        class: ClassName,
-    },
-    /// It is registered and does not do what it is bound for.
-    #[error("{class} is not a {wanted:?}")]
-    WrongKind {
-        /// The class that was asked for.
-        class: ClassName,
-        /// What it should have been.
-        wanted: Kind,
-    },
-    /// It refused its configuration, or an instance could not be made.
-    #[error("{class} cannot be used: {reason}")]
-    Refused {
-        /// The class that was asked for.
-        class: ClassName,
-        /// One sentence.
-        reason: String,
-    },
-}
-
-/// One entry of the table, for people and REST.
-#[derive(Clone, Debug, Serialize)]
-pub struct ExtensionInfo {
-    /// The class name.
-    pub class: ClassName,
-    /// What it can do.
-    pub kinds: Vec<Kind>,
-    /// In which form it came.
-    pub form: Form,
-    /// CRC32 of the bytes, eight hex digits.
-    pub crc32: String,
-    /// SHA-256 of the bytes, in lower-case hex.
-    pub sha256: String,
-    /// What the artifact says of its own version.
-    pub version: String,
-    /// The file or address that it came from.
-    pub source: String,
-    /// `in-force`, or why not.
-    pub state: String,
-    /// When it came into force.
-    pub since: SystemTime,
-    /// The last refusal, if any since.
-    pub last_error: Option<String>,
 }
 
 /// The table of extensions.
-pub struct Extensions {}
-
-/// One version with one configuration, in force: what instances are made from.
-pub struct Configured {}
+pub struct Extensions {
+    table: ArcSwap<Table>,
+    /// Grows after each swap that a caller of an extension could notice.
+    generation: AtomicU64,
+    /// Taken by whoever changes the table; never across a call into an extension.
+    writer: Mutex<()>,
+}
 
 impl Extensions {
+    /// A table of built-ins only: no folder, nothing on disk, nothing to register.
+    pub fn with_builtins(builtins: Vec<Builtin>) -> Arc<Self> {
+        let extensions = Arc::new(Self {
+            table: ArcSwap::default(),
+            generation: AtomicU64::new(0),
+            writer: Mutex::new(()),
+        });
+        for builtin in builtins {
+            extensions.put_builtin(builtin);
+        }
+        extensions
+    }
+
+    /// Puts a built-in into the table, in place of the one of that class.
+    ///
+    /// # Panics
+    /// When its schema is no JSON Schema: that is a mistake in weir.
+    pub fn put_builtin(&self, builtin: Builtin) {
+        let version = Version::new(Form::BuiltIn, Arc::new(builtin))
+            .expect("a built-in declares a kind and a valid JSON Schema");
+        let description = version.description();
+        let key = Key::installed(description.class.clone());
+        let record = Record {
+            checksums: Checksums { crc32: 0, sha256: String::new(), size: 0 },
+            form: Form::BuiltIn,
+            origin: Origin::BuiltIn,
+            since: SystemTime::now(),
+            version: description.version.clone(),
+            kinds: description.kinds.clone(),
+            contract: description.contract.clone(),
+        };
+        let entry = Entry {
+            registration: Registration { key: key.clone(), in_force: record, kept: Vec::new() },
+            default: version.configured(&no_config()),
+            opened: Ok(Arc::new(version)),
+            config: None,
+            last_error: None,
+        };
+        let _writer = self.writer.lock();
+        self.swap(|table| {
+            table.entries.insert(key, Arc::new(entry));
+        });
+    }
+
     /// The one door. Reads, sniffs, checks and loads an artifact, and swaps it in.
     ///
     /// Blocks while a component is compiled; call it off the async threads.
@@ -206,6 +116,19 @@ impl Extensions {
     pub fn register(&self, source: Source) -> Result<Registered, RegisterError> {
         let _ = source;
         todo!()
+    }
+
+    /// Takes a built-in out of the table; gives back whether it was there. Calls in flight end on it.
+    pub fn remove_builtin(&self, class: &ClassName) -> bool {
+        let key = Key::installed(class.clone());
+        let _writer = self.writer.lock();
+        let there = self.table.load().entries.get(&key).is_some_and(|entry| entry.is_built_in());
+        if there {
+            self.swap(|table| {
+                table.entries.remove(&key);
+            });
+        }
+        there
     }
 
     /// The extension of that class, ready to make instances, with this configuration or (if `None`) the
@@ -219,35 +142,43 @@ impl Extensions {
         kind: Kind,
         config: Option<&Value>,
     ) -> Result<Arc<Configured>, Unavailable> {
-        let _ = (class, kind, config);
-        todo!()
+        let entry = self.entry(class).ok_or_else(|| Unavailable::Missing { class: class.clone() })?;
+        entry.configured(kind, config)
+    }
+
+    /// A number that grows whenever an answer of [`configured`](Self::configured) may have changed. One
+    /// atomic load: ask before you look up, and look up again when it has grown.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Everything registered, by class name.
+    pub fn list(&self) -> Vec<ExtensionInfo> {
+        let table = self.table.load();
+        let mut list: Vec<_> = table.entries.values().map(|entry| entry.info()).collect();
+        list.sort_by(|a, b| a.class.cmp(&b.class));
+        list
+    }
+
+    /// One entry of [`list`](Self::list).
+    pub fn info(&self, class: &ClassName) -> Option<ExtensionInfo> {
+        self.entry(class).map(|entry| entry.info())
+    }
+
+    fn entry(&self, class: &ClassName) -> Option<Arc<Entry>> {
+        self.table.load().entries.get(&Key::installed(class.clone())).cloned()
+    }
+
+    /// Swaps in a changed copy of the table. Only under the writer's lock.
+    fn swap(&self, change: impl FnOnce(&mut Table)) {
+        let mut table = Table::clone(&self.table.load());
+        change(&mut table);
+        self.table.store(Arc::new(table));
+        self.generation.fetch_add(1, Ordering::Release);
     }
 }
 
-impl Configured {
-    /// A number that no other version or configuration has: the key of a worker's instances.
-    pub fn id(&self) -> u64 {
-        todo!()
-    }
-
-    /// The fields that it reads.
-    pub fn reads(&self) -> &Arc<[Field]> {
-        todo!()
-    }
-
-    /// A fresh instance for the calling worker.
-    ///
-    /// # Errors
-    /// When it cannot be made, with the reason.
-    pub fn filter(self: &Arc<Self>) -> Result<Box<dyn MessageFilter>, Broke> {
-        todo!()
-    }
-
-    /// A fresh lister for the calling worker.
-    ///
-    /// # Errors
-    /// When it cannot be made, with the reason.
-    pub fn lister(self: &Arc<Self>) -> Result<Box<dyn TopicLister>, Broke> {
-        todo!()
-    }
+/// What an extension is given when nobody has configured it.
+fn no_config() -> Value {
+    json!({})
 }

@@ -9,6 +9,7 @@
 //! door and its table ([`extensions`]).
 
 mod artifact;
+pub mod builtin;
 pub mod extensions;
 pub mod filter;
 pub mod lister;
@@ -16,9 +17,10 @@ pub mod message;
 pub mod names;
 
 pub use artifact::Limits;
+pub use builtin::Builtin;
 pub use extensions::{
-    ClassName, Configured, ExtensionInfo, Extensions, Form, Key, Kind, RegisterError, Registered, Scope,
-    Source, Unavailable,
+    ClassName, ConfigError, Configured, Counts, ExtensionInfo, Extensions, Form, Inspection, Key, Kind,
+    RefusedFile, RegisterError, Registered, RemoveError, Scope, Source, Tally, Unavailable,
 };
 pub use filter::{Broke, BrokeKind, MessageFilter, Verdict};
 pub use lister::{ListRequest, Mode, TopicLister, TopicSet, Topics};

@@ -1,0 +1,100 @@
+//! What the table says of itself, for people and REST.
+
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::key::{ClassName, Form, Kind};
+use super::table::millis;
+use super::version::Counts;
+
+/// What [`Extensions::register`](super::Extensions::register) did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Registered {
+    /// What it is registered as.
+    pub class: ClassName,
+    /// CRC32 of the artifact's bytes.
+    pub crc32: u32,
+    /// SHA-256 of the artifact's bytes, in lower-case hex.
+    pub sha256: String,
+    /// The same bytes were in force already: nothing was done.
+    pub unchanged: bool,
+    /// A version was in force before and has been replaced.
+    pub replaced: bool,
+}
+
+/// One entry of the table.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ExtensionInfo {
+    /// The class name.
+    pub class: ClassName,
+    /// What it can do.
+    pub kinds: Vec<Kind>,
+    /// In which form it came.
+    pub form: Form,
+    /// CRC32 of the bytes, eight hex digits; empty for a built-in.
+    pub crc32: String,
+    /// SHA-256 of the bytes, in lower-case hex; empty for a built-in.
+    pub sha256: String,
+    /// The number of bytes; zero for a built-in.
+    pub size: u64,
+    /// What the artifact says of its own version.
+    pub version: String,
+    /// The contract's version that it was built against.
+    pub contract: String,
+    /// The file or address that it came from.
+    pub source: String,
+    /// `in-force`, or what keeps it from being called.
+    pub state: String,
+    /// When it came into force, in milliseconds since 1970.
+    #[serde(with = "millis")]
+    pub since: SystemTime,
+    /// The last refusal of an artifact or configuration for this class, if it came after that.
+    pub last_error: Option<String>,
+    /// How many versions before this one are kept.
+    pub versions_kept: usize,
+    /// What this version has done since it was loaded.
+    pub counts: Counts,
+}
+
+/// A file of the drop folder that is not in force, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RefusedFile {
+    /// The file.
+    pub path: PathBuf,
+    /// The class that it declares, as far as that could be read.
+    pub class: Option<ClassName>,
+    /// Why it was refused.
+    pub reason: String,
+    /// When, in milliseconds since 1970.
+    #[serde(with = "millis")]
+    pub since: SystemTime,
+}
+
+/// What an artifact is, without registering it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Inspection {
+    /// The class that it declares.
+    pub class: ClassName,
+    /// What it can do.
+    pub kinds: Vec<Kind>,
+    /// In which form it is.
+    pub form: Form,
+    /// What it says of its own version.
+    pub version: String,
+    /// The contract's version that it was built against.
+    pub contract: String,
+    /// CRC32 of the bytes, eight hex digits.
+    pub crc32: String,
+    /// SHA-256 of the bytes, in lower-case hex.
+    pub sha256: String,
+    /// The number of bytes.
+    pub size: u64,
+    /// The JSON Schema of its configuration.
+    pub schema: Value,
+}

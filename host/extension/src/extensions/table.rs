@@ -1,0 +1,153 @@
+//! The table: for each key what is registered, and what of it can be called.
+//!
+//! A table never changes. A change makes a new one that shares all entries but one: at ten thousand
+//! entries that copies ten thousand pointers, some 100 µs, once a registration; readers pay nothing.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::errors::Unavailable;
+use super::info::ExtensionInfo;
+use super::key::{Checksums, Form, Key, Kind};
+use super::schema::Refusal;
+use super::version::{Configured, Counts, Version};
+
+/// Where a version came from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Origin {
+    /// This file of the drop folder.
+    File(PathBuf),
+    /// A request: what it is, and from where.
+    Upload(String),
+    /// Weir itself.
+    BuiltIn,
+}
+
+/// What is kept of a version: enough to open it again, and to list it if that fails.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    #[serde(flatten)]
+    pub checksums: Checksums,
+    pub form: Form,
+    pub origin: Origin,
+    #[serde(with = "millis")]
+    pub since: SystemTime,
+    /// As the artifact declared them.
+    pub version: String,
+    pub kinds: Vec<Kind>,
+    pub contract: String,
+}
+
+/// What is registered under a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Registration {
+    pub key: Key,
+    pub in_force: Record,
+    /// Versions before it, the newest first.
+    pub kept: Vec<Record>,
+}
+
+/// One entry: a registration, and its version opened.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    pub registration: Registration,
+    /// Or why it could not be opened again after a start.
+    pub opened: Result<Arc<Version>, String>,
+    /// Its version with the configuration of its class, ready; or why that is not taken.
+    pub default: Result<Arc<Configured>, Refusal>,
+    /// The configuration of its class, if it has one.
+    pub config: Option<Arc<Value>>,
+    pub last_error: Option<String>,
+}
+
+/// The entries by key.
+#[derive(Clone, Default)]
+pub(crate) struct Table {
+    pub entries: HashMap<Key, Arc<Entry>>,
+}
+
+impl Entry {
+    /// What instances are made from; see [`Extensions::configured`](super::Extensions::configured).
+    pub(super) fn configured(
+        &self,
+        kind: Kind,
+        config: Option<&Value>,
+    ) -> Result<Arc<Configured>, Unavailable> {
+        let class = &self.registration.key.class;
+        let refused = |reason: String| Unavailable::Refused { class: class.clone(), reason };
+        let version = self.opened.as_ref().map_err(|reason| refused(reason.clone()))?;
+        if !version.is(kind) {
+            return Err(Unavailable::WrongKind { class: class.clone(), wanted: kind });
+        }
+        let configured = match config {
+            Some(config) => version.configured(config),
+            None => self.default.clone(),
+        };
+        configured.map_err(|refusal| refused(format!("it does not take its configuration: {refusal}")))
+    }
+
+    pub(super) fn is_built_in(&self) -> bool {
+        self.registration.in_force.form == Form::BuiltIn
+    }
+
+    pub(super) fn info(&self) -> ExtensionInfo {
+        let Registration { key, in_force, kept } = &self.registration;
+        let (state, counts) = match (&self.opened, &self.default) {
+            (Err(reason), _) => (format!("not loaded: {reason}"), Counts::default()),
+            (Ok(version), Ok(_)) => ("in-force".to_owned(), version.counts()),
+            (Ok(version), Err(refusal)) if self.config.is_none() => {
+                (format!("in-force, needs a configuration: {refusal}"), version.counts())
+            }
+            (Ok(version), Err(refusal)) => {
+                (format!("does not take its configuration: {refusal}"), version.counts())
+            }
+        };
+        let built_in = self.is_built_in();
+        ExtensionInfo {
+            class: key.class.clone(),
+            kinds: in_force.kinds.clone(),
+            form: in_force.form,
+            crc32: if built_in { String::new() } else { format!("{:08x}", in_force.checksums.crc32) },
+            sha256: in_force.checksums.sha256.clone(),
+            size: in_force.checksums.size,
+            version: in_force.version.clone(),
+            contract: in_force.contract.clone(),
+            source: match &in_force.origin {
+                Origin::File(path) => path.display().to_string(),
+                Origin::Upload(from) => from.clone(),
+                Origin::BuiltIn => "built in".to_owned(),
+            },
+            state,
+            since: in_force.since,
+            last_error: self.last_error.clone(),
+            versions_kept: kept.len(),
+            counts,
+        }
+    }
+}
+
+/// A moment as milliseconds since 1970.
+pub(crate) mod millis {
+    use std::time::{Duration, SystemTime};
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(time: &SystemTime, s: S) -> Result<S::Ok, S::Error> {
+        // A clock before 1970 is a clock that was never set: zero says so.
+        let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        s.serialize_u64(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<SystemTime, D::Error> {
+        let millis = u64::deserialize(d)?;
+        SystemTime::UNIX_EPOCH
+            .checked_add(Duration::from_millis(millis))
+            .ok_or_else(|| serde::de::Error::custom("a moment out of range"))
+    }
+}
