@@ -35,8 +35,20 @@ pub type Appended = Box<dyn FnOnce(Result<Position, StoreError>) + Send>;
 /// The seam behind which entries lie.
 ///
 /// Positions of a topic are given in the order of the calls, and `done` is called in that order too.
+///
+/// At a hundred times the entries, finding a position costs a few more steps of a search and nothing is
+/// held in memory for it. At a hundred times the topics, each that takes entries costs some 60 bytes.
 pub trait EntryLog: Send + Sync {
     /// Appends one entry. Returns at once; `done` is called when it would survive a crash.
+    ///
+    /// At most 128 MiB or 131,072 entries wait or are under way. An append beyond that is refused with
+    /// [`StoreError::Busy`], and `done` is then called before this returns, so before those still under
+    /// way: callers that must keep an order stop taking from their peers before that many are open.
+    ///
+    /// `done` gets [`StoreError::Engine`] when the disk fails (is full, for one). Nothing acknowledged is
+    /// lost by that, and appends work again as soon as the disk does: each later one tries, with pauses of
+    /// up to ten seconds in which they fail at once. The entry of a failed append may be found later all
+    /// the same; never between acknowledged ones of its own ledger. The topic goes on in a new ledger.
     fn append(&self, topic: TopicId, bytes: Bytes, messages: u32, done: Appended);
 
     /// Entries from `from` on (inclusive; across ledgers), at most `max_entries` and, after the first,
@@ -59,16 +71,18 @@ pub trait EntryLog: Send + Sync {
     fn bounds(&self, topic: TopicId) -> Result<Option<(Position, Position)>, StoreError>;
 
     /// The number of entries, messages and bytes in a range: from `after` (exclusive; `None`: from the
-    /// first) to the last.
+    /// first) to the last. Reads two entries, however many lie between.
     ///
     /// # Errors
     /// When the disk cannot be read.
     fn count_after(&self, topic: TopicId, after: Option<Position>) -> Result<Counts, StoreError>;
 
-    /// Forgets all entries of a topic.
+    /// Forgets all entries and cursors of a topic, for good: what was appended before is gone even if the
+    /// machine ends meanwhile, what is appended later is refused with [`StoreError::TopicDeleted`]. Blocks;
+    /// takes about a microsecond an entry, in small steps between which others are served.
     ///
     /// # Errors
-    /// When the disk cannot be written.
+    /// When the disk cannot be written. If the first step was written, the rest follows at the next start.
     fn delete_topic(&self, topic: TopicId) -> Result<(), StoreError>;
 }
 
