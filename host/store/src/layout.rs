@@ -3,8 +3,6 @@
 //! Numbers in keys are big-endian, so that their order is the order of the bytes. A change of anything
 //! here is a new [`FORMAT`](crate::store::FORMAT).
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 
 use crate::entries::{Counts, Position, StoredEntry, TopicId};
@@ -21,9 +19,8 @@ pub(crate) const HEADER_BYTES: usize = 1 + 4 + 3 * 8;
 /// The longest key of a record or cursor, in bytes: clients choose names, the engine takes 65,535.
 pub(crate) const MAX_KEY_BYTES: usize = 32 * 1024;
 
-/// How many positions beyond the mark-delete position a cursor keeps, lowest first. What is left out is
-/// delivered again after a restart. Pulsar: `managedLedgerMaxUnackedRangesToPersist` (10,000 ranges).
-pub(crate) const MAX_ACKED: usize = 1 << 20;
+/// How many runs, and how many partly acknowledged entries, of a cursor are kept.
+const MAX_CURSOR_PARTS: usize = 100_000;
 
 /// From this size on an entry that was read shares the engine's buffer; smaller ones are copied, so that
 /// a message of 100 bytes does not keep a block of some KiB alive.
@@ -133,8 +130,7 @@ pub(crate) fn cursor_key(topic: TopicId, subscription: &str) -> Result<Vec<u8>, 
     Ok(encoded)
 }
 
-/// A cursor as bytes. What lies beyond the mark-delete position is written in runs of neighbours, so the
-/// size follows the number of holes, not of acknowledgements.
+/// A cursor as bytes: what [`MAX_CURSOR_PARTS`] allows of it.
 pub(crate) fn encode_cursor(cursor: &CursorState) -> Vec<u8> {
     let mut value = vec![CURSOR_LAYOUT];
     match cursor.mark_delete {
@@ -144,30 +140,16 @@ pub(crate) fn encode_cursor(cursor: &CursorState) -> Vec<u8> {
             put_position(&mut value, position);
         }
     }
-    let mut runs: Vec<(Position, u64)> = Vec::new();
-    let mut partial = Vec::new();
-    for (position, unacked) in cursor.acked.iter().take(MAX_ACKED) {
-        match unacked {
-            Some(indexes) => partial.push((*position, indexes)),
-            None => match runs.last_mut() {
-                Some((start, length))
-                    if start.ledger == position.ledger
-                        && start.entry.checked_add(*length) == Some(position.entry) =>
-                {
-                    *length += 1;
-                }
-                _ => runs.push((*position, 1)),
-            },
-        }
+    let done = &cursor.done[..cursor.done.len().min(MAX_CURSOR_PARTS)];
+    value.extend_from_slice(&(done.len() as u64).to_le_bytes());
+    for (after, up_to) in done {
+        put_position(&mut value, *after);
+        put_position(&mut value, *up_to);
     }
-    value.extend_from_slice(&(runs.len() as u64).to_le_bytes());
-    for (start, length) in runs {
-        put_position(&mut value, start);
-        value.extend_from_slice(&length.to_le_bytes());
-    }
-    value.extend_from_slice(&(partial.len() as u64).to_le_bytes());
-    for (position, indexes) in partial {
-        put_position(&mut value, position);
+    let partly = &cursor.partly[..cursor.partly.len().min(MAX_CURSOR_PARTS)];
+    value.extend_from_slice(&(partly.len() as u64).to_le_bytes());
+    for (position, indexes) in partly {
+        put_position(&mut value, *position);
         value.extend_from_slice(&(indexes.len() as u64).to_le_bytes());
         for index in indexes {
             value.extend_from_slice(&index.to_le_bytes());
@@ -186,17 +168,9 @@ pub(crate) fn decode_cursor(value: &[u8]) -> Result<CursorState, StoreError> {
         0 => None,
         _ => Some(input.position()?),
     };
-    let mut acked = BTreeMap::new();
+    let mut cursor = CursorState { mark_delete, ..CursorState::default() };
     for _ in 0..u64::from_le_bytes(input.take()?) {
-        let start = input.position()?;
-        let length = u64::from_le_bytes(input.take()?);
-        if length > (MAX_ACKED - acked.len().min(MAX_ACKED)) as u64 {
-            return Err(cursor_damaged());
-        }
-        for i in 0..length {
-            let entry = start.entry.checked_add(i).ok_or_else(cursor_damaged)?;
-            acked.insert(Position { ledger: start.ledger, entry }, None);
-        }
+        cursor.done.push((input.position()?, input.position()?));
     }
     for _ in 0..u64::from_le_bytes(input.take()?) {
         let position = input.position()?;
@@ -204,18 +178,14 @@ pub(crate) fn decode_cursor(value: &[u8]) -> Result<CursorState, StoreError> {
         for _ in 0..u64::from_le_bytes(input.take()?) {
             indexes.push(u32::from_le_bytes(input.take()?));
         }
-        acked.insert(position, Some(indexes));
+        cursor.partly.push((position, indexes));
     }
-    if input.0.is_empty() { Ok(CursorState { mark_delete, acked }) } else { Err(cursor_damaged()) }
+    if input.0.is_empty() { Ok(cursor) } else { Err(StoreError::damaged("a cursor ends too late")) }
 }
 
 fn put_position(value: &mut Vec<u8>, position: Position) {
     value.extend_from_slice(&position.ledger.to_le_bytes());
     value.extend_from_slice(&position.entry.to_le_bytes());
-}
-
-fn cursor_damaged() -> StoreError {
-    StoreError::damaged("a cursor ends too early or too late")
 }
 
 /// What is left to read of a value that we wrote.
@@ -258,20 +228,17 @@ mod tests {
         #[test]
         fn cursor_survives_encoding(
             mark_delete in proptest::option::of(positions()),
-            acked in proptest::collection::btree_map(
-                positions(),
-                proptest::option::weighted(0.2, proptest::collection::vec(any::<u32>(), 0..5)),
-                0..60,
-            ),
+            done in proptest::collection::vec((positions(), positions()), 0..20),
+            partly in proptest::collection::vec((positions(), proptest::collection::vec(any::<u32>(), 0..5)), 0..20),
         ) {
-            let cursor = CursorState { mark_delete, acked };
+            let cursor = CursorState { mark_delete, done, partly };
             prop_assert_eq!(decode_cursor(&encode_cursor(&cursor)).unwrap(), cursor);
         }
 
         #[test]
-        fn any_bytes_are_a_cursor_or_an_error(bytes in proptest::collection::vec(0_u8..4, 0..80)) {
+        fn any_bytes_are_a_cursor_or_an_error(bytes in proptest::collection::vec(0_u8..3, 0..80)) {
             if let Ok(cursor) = decode_cursor(&bytes) {
-                prop_assert!(cursor.acked.len() <= MAX_ACKED + bytes.len());
+                prop_assert!(encode_cursor(&cursor).len() <= bytes.len());
             }
         }
 
@@ -283,9 +250,12 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_stored_as_one_run() {
-        let acked = (0..10_000).map(|entry| (Position { ledger: 7, entry }, None)).collect();
-        assert!(encode_cursor(&CursorState { mark_delete: None, acked }).len() < 64);
+    fn a_cursor_with_too_many_holes_keeps_its_first() {
+        let at = |entry| Position { ledger: 7, entry };
+        let runs = |count: u64| (0..count).map(|i| (at(3 * i), at(3 * i + 1))).collect();
+        let kept =
+            |done| decode_cursor(&encode_cursor(&CursorState { done, ..CursorState::default() })).unwrap();
+        assert_eq!(kept(runs(MAX_CURSOR_PARTS as u64 + 5)).done, runs(MAX_CURSOR_PARTS as u64));
     }
 
     #[test]

@@ -1,11 +1,10 @@
 //! Records: metadata as JSON by table and key, and cursors.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::disk::Durability;
 use crate::entries::{Position, TopicId};
@@ -25,17 +24,21 @@ pub struct Records {
     log: Arc<Log>,
 }
 
-/// How far a subscription has come. An entry is done when it lies at or before `mark_delete`, or in
-/// `acked` with `None`; `Some` holds the batch indexes that are still to be acknowledged.
+/// How far a subscription has come: everything up to `mark_delete`, what lies in `done`, and of what is in
+/// `partly` all but the indexes named there.
 ///
-/// It is kept as runs of neighbours: its size on disk grows with the holes in what is acknowledged. Of
-/// more than 1,048,576 positions beyond `mark_delete` only the lowest so many are kept.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Its size grows with the holes in what is acknowledged, not with the acknowledgements. Of more than
+/// 100,000 runs, or partly acknowledged entries, only the first so many are kept; what is left out is
+/// delivered again after a restart. Pulsar: `managedLedgerMaxUnackedRangesToPersist`, 10,000.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CursorState {
     /// Everything up to here is acknowledged; `None`: nothing yet, from the first entry on.
     pub mark_delete: Option<Position>,
-    /// What is acknowledged, wholly or in part, beyond it.
-    pub acked: BTreeMap<Position, Option<Vec<u32>>>,
+    /// Runs beyond it, ascending: after the first position (exclusive) up to the second (inclusive) every
+    /// entry is acknowledged.
+    pub done: Vec<(Position, Position)>,
+    /// Batches beyond it, ascending, of which only these indexes are still to be acknowledged.
+    pub partly: Vec<(Position, Vec<u32>)>,
 }
 
 impl Records {

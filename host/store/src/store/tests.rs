@@ -187,7 +187,8 @@ fn all_is_there_after_reopening() {
     let folder = folder();
     let cursor = CursorState {
         mark_delete: Some(Position { ledger: 0, entry: 3 }),
-        acked: BTreeMap::from([(Position { ledger: 0, entry: 5 }, Some(vec![1, 4]))]),
+        done: vec![(Position { ledger: 0, entry: 7 }, Position { ledger: 4, entry: 8 })],
+        partly: vec![(Position { ledger: 0, entry: 5 }, vec![1, 4])],
     };
     let before = {
         let store = open(&folder);
@@ -241,7 +242,8 @@ fn cursors_are_kept_by_topic_and_subscription() {
     let folder = folder();
     let store = open(&folder);
     let records = store.records();
-    let at = |entry| CursorState { mark_delete: Some(Position { ledger: 1, entry }), acked: BTreeMap::new() };
+    let at =
+        |entry| CursorState { mark_delete: Some(Position { ledger: 1, entry }), ..CursorState::default() };
     records.put_cursor(A, "late", &at(1)).unwrap();
     records.put_cursor(A, "late", &at(2)).unwrap();
     records.put_cursor(A, "all", &CursorState::default()).unwrap();
