@@ -1,15 +1,23 @@
 //! What the broker must know of a protocol's entries, without knowing the protocol.
 
 use bytes::Bytes;
-use weir_filter::Messages;
+use weir_filter::{Messages, TopicName};
 
 /// Reads the entries of one protocol. `host` implements it over `wire`.
 pub trait EntryDecoder: Send + Sync + 'static {
     /// Opens an entry: decompresses and splits it. Called on a judging thread.
     ///
     /// # Errors
-    /// When the bytes are not an entry (encrypted, corrupt, too large when decompressed).
+    /// When the bytes are not an entry (encrypted, corrupt, too large when decompressed). It bears the
+    /// failure policy of the binding then, as a message that a filter broke on.
     fn open(&self, entry: &Bytes) -> Result<Box<dyn OpenedEntry>, DecodeError>;
+
+    /// When the producer published the entry, in milliseconds since 1970: for seeking by time. Should
+    /// read the head of the entry only.
+    ///
+    /// # Errors
+    /// When the bytes are not an entry.
+    fn publish_time(&self, entry: &Bytes) -> Result<u64, DecodeError>;
 }
 
 /// An entry whose messages can be seen one by one.
@@ -17,14 +25,20 @@ pub trait OpenedEntry: Send {
     /// How many messages it holds; at least 1.
     fn len(&self) -> usize;
 
+    /// Never: an entry holds a message.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Whether it is a batch, so that single messages of it can be left out.
     fn is_batch(&self) -> bool;
 
-    /// Appends one row for each message, in order.
-    fn view<'a>(&'a self, messages: &mut Messages<'a>);
+    /// Appends one row for each message, in order. `topic` is where the entry lies, partition and all.
+    fn view<'a>(&'a self, topic: &'a TopicName, messages: &mut Messages<'a>);
 
     /// The entry rewritten to the messages at which `keep` is true: same producer, times, sequence ids
-    /// and compression, the count of messages to match.
+    /// and compression, the count of messages to match. `keep` has [`len`](Self::len) items, at least
+    /// one of them true; only called on batches.
     ///
     /// # Errors
     /// When it cannot be written (a codec failed).
