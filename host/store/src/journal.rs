@@ -207,3 +207,6 @@ impl Journal {
         Ok(None)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -53,9 +53,7 @@ impl EntryLog for Log {
         if bytes.len() > MAX_ENTRY_BYTES {
             return done(Err(StoreError::EntryTooLarge { bytes: bytes.len(), limit: MAX_ENTRY_BYTES }));
         }
-        if let Err((append, error)) = self.queue.push(Append { topic, bytes, messages, done }) {
-            (append.done)(Err(error));
-        }
+        self.queue.push(Append { topic, bytes, messages, done });
     }
 
     fn read(

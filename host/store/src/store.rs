@@ -156,13 +156,14 @@ impl Store {
     ///
     /// # Errors
     /// When it is of another format, in use, or cannot be read.
+    #[expect(clippy::needless_pass_by_value, reason = "a caller makes its options for this call")]
     pub fn open(folder: &Path, options: Options) -> Result<(Self, Recovered), StoreError> {
-        Self::open_with(folder, options, Faults::none())
+        Self::open_with(folder, &options, Faults::none())
     }
 
     pub(crate) fn open_with(
         folder: &Path,
-        options: Options,
+        options: &Options,
         faults: Faults,
     ) -> Result<(Self, Recovered), StoreError> {
         fs::create_dir_all(folder)?;
@@ -186,7 +187,7 @@ impl Store {
         }
         let disk = Arc::new(Disk::open(&engine, lock, faults)?);
         let topics = disk.finish_deletions()?;
-        let log = Log::start(disk, &options)?;
+        let log = Log::start(disk, options)?;
         Ok((Self { log: Arc::new(log) }, Recovered { topics, repaired }))
     }
 

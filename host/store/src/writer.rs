@@ -71,24 +71,25 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Takes an append, or gives it back with the reason.
-    pub(crate) fn push(&self, append: Append) -> Result<(), (Append, StoreError)> {
+    /// Takes an append, or answers it at once with the reason why not.
+    pub(crate) fn push(&self, append: Append) {
         let mut waiting = self.waiting.lock();
-        if waiting.closing {
-            return Err((append, StoreError::Closed));
-        }
         let bytes = waiting.bytes.saturating_add(append.bytes.len());
         let full = bytes > MAX_HELD_BYTES || waiting.entries >= MAX_HELD_ENTRIES;
-        if full && waiting.entries > 0 {
-            let busy = StoreError::Busy { entries: waiting.entries, bytes: waiting.bytes };
-            return Err((append, busy));
-        }
-        waiting.bytes = bytes;
-        waiting.entries += 1;
-        waiting.jobs.push_back(Job::Append(append));
+        let refusal = if waiting.closing {
+            StoreError::Closed
+        } else if full && waiting.entries > 0 {
+            StoreError::Busy { entries: waiting.entries, bytes: waiting.bytes }
+        } else {
+            waiting.bytes = bytes;
+            waiting.entries += 1;
+            waiting.jobs.push_back(Job::Append(append));
+            drop(waiting);
+            self.changed.notify_one();
+            return;
+        };
         drop(waiting);
-        self.changed.notify_one();
-        Ok(())
+        (append.done)(Err(refusal));
     }
 
     pub(crate) fn delete(&self, topic: TopicId, answer: Sender<Result<(), StoreError>>) {

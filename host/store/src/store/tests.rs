@@ -375,7 +375,7 @@ fn open_failing(folder: &TempDir, plan: impl Fn(Point) -> bool + Send + Sync + '
                 if plan(point) { Err(io::Error::from(io::ErrorKind::StorageFull)) } else { Ok(()) }
             },
         );
-    Store::open_with(folder.path(), Options::default(), faults).unwrap().0
+    Store::open_with(folder.path(), &Options::default(), faults).unwrap().0
 }
 
 fn check_failed_write(failing: Point) {
