@@ -1,20 +1,34 @@
-//! Bindings: (topic or pattern, subscription) to an ordered list of filters and a failure policy.
+//! A binding: (topic or pattern, subscription) to an ordered list of filters and a failure policy.
 
-use std::sync::Arc;
+use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
-use weir_extension::{ClassName, Extensions, TopicName};
+use weir_extension::{ClassName, TopicName, Unavailable};
 
-use crate::chain::Chain;
+/// The most filters that one binding may name.
+pub const MAX_FILTERS: usize = 32;
+
+/// The longest pattern of a binding, in bytes.
+pub const MAX_PATTERN_BYTES: usize = 1024;
+
+/// The longest subscription of a binding, in bytes.
+pub const MAX_SUBSCRIPTION_BYTES: usize = 4096;
+
+/// The most bindings that are kept. The table is copied at each change: at this many, in about a
+/// millisecond.
+pub const MAX_BINDINGS: usize = 10_000;
 
 /// Which topics a binding covers.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Target {
     /// One topic, by its base name: all its partitions are covered.
     Topic(TopicName),
-    /// All topics whose whole base name, domain dropped, matches this regular expression.
+    /// All topics whose whole base name, domain dropped, matches this regular expression (in the syntax of
+    /// Rust's `regex`). `persistent://` or `non-persistent://` at its start keeps it to that domain.
     Pattern(String),
 }
 
@@ -22,7 +36,7 @@ pub enum Target {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnFailure {
-    /// It is delivered as if accepted.
+    /// The filter that broke counts as having accepted it: it goes on to the next one, or is delivered.
     Deliver,
     /// It is judged again, with growing pauses.
     #[default]
@@ -31,14 +45,13 @@ pub enum OnFailure {
     Discard,
 }
 
-/// One filter of a binding.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// One filter of a binding. Reads as `"class"` or as `{ class = "class", config = { … } }`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FilterRef {
     /// Its class name.
     pub class: ClassName,
     /// Its configuration here; without one, that of its class.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<Value>,
 }
 
@@ -54,78 +67,113 @@ pub enum Origin {
 
 /// A rule: which filters stand between these topics and this subscription.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Binding {
-    /// Which topics.
+    /// Which topics: a member `topic` or `pattern`.
+    #[serde(flatten)]
     pub target: Target,
     /// Which subscription; all of the topic's without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subscription: Option<String>,
     /// The filters, in the order in which they are asked. Not empty.
     pub filters: Vec<FilterRef>,
     /// What becomes of messages that break a filter.
+    #[serde(default)]
     pub on_failure: OnFailure,
     /// Who wrote it down.
     pub origin: Origin,
 }
 
-/// Why a binding was refused.
+/// Why a binding was refused; the table is as it was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindingError {
     /// It names no filter.
     #[error("a binding needs at least one filter")]
     NoFilter,
+    /// It names too many filters.
+    #[error("a binding may name {MAX_FILTERS} filters, this one names {count}")]
+    TooManyFilters {
+        /// How many it names.
+        count: usize,
+    },
+    /// It names one partition of a topic.
+    #[error("{topic} is one partition; bind {}, which covers all of them", topic.base())]
+    OnePartition {
+        /// What it names.
+        topic: TopicName,
+    },
+    /// Its subscription is empty or too long.
+    #[error("a subscription has 1 to {MAX_SUBSCRIPTION_BYTES} bytes, this one has {length}")]
+    BadSubscription {
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// Its pattern is empty, too long, no regular expression, or too large once compiled.
+    #[error("pattern {pattern:?} cannot be used: {reason}")]
+    BadPattern {
+        /// The pattern, cut to 200 characters.
+        pattern: String,
+        /// Why not.
+        reason: String,
+    },
+    /// Another pattern covers the same topic for the same subscription.
+    #[error(
+        "patterns {pattern:?} and {other:?} both match {topic}; bind that topic by its name, or change one"
+    )]
+    Conflict {
+        /// The pattern that was to be bound.
+        pattern: String,
+        /// The one that is.
+        other: String,
+        /// A topic that both match, without its domain; or the pattern, where they are the same.
+        topic: String,
+    },
+    /// The configuration file has this binding.
+    #[error("{target} is bound under `bindings` in the configuration file and can be changed only there")]
+    FixedByFile {
+        /// What is bound there.
+        target: Target,
+    },
+    /// There are too many bindings.
+    #[error("there are {MAX_BINDINGS} bindings, no more are taken")]
+    TooManyBindings,
+    /// One of its filters is there, and is no filter or refuses this configuration.
+    #[error(transparent)]
+    Filter(#[from] Unavailable),
 }
 
-/// The table of bindings. Read without a lock, once a batch.
-pub struct Bindings {
-    extensions: Arc<Extensions>,
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Topic(topic) => write!(f, "topic {topic}"),
+            Self::Pattern(pattern) => write!(f, "pattern {pattern:?}"),
+        }
+    }
 }
 
-impl Bindings {
-    /// An empty table; `extensions` is where chains find their filters.
-    pub fn new(extensions: Arc<Extensions>) -> Self {
-        Self { extensions }
-    }
-
-    /// Sets the binding of this target and subscription, replacing the one there was.
-    ///
-    /// # Errors
-    /// See [`BindingError`]; the table is as it was then.
-    pub fn put(&self, binding: Binding) -> Result<(), BindingError> {
-        let _ = (binding, &self.extensions);
-        todo!()
-    }
-
-    /// Takes a binding away; gives back whether there was one.
-    ///
-    /// # Errors
-    /// When the configuration file wrote it.
-    pub fn remove(&self, target: &Target, subscription: Option<&str>) -> Result<bool, BindingError> {
-        let _ = (target, subscription);
-        todo!()
-    }
-
-    /// All bindings, in order of target and subscription.
-    pub fn list(&self) -> Vec<Binding> {
-        todo!()
-    }
-
-    /// A number that grows whenever any binding changes: chains found under an older one are found anew.
-    pub fn generation(&self) -> u64 {
-        todo!()
-    }
-
-    /// The chain between a topic and a subscription: `None` where no binding covers them.
-    ///
-    /// An exact topic beats a pattern, a binding that names the subscription beats one that does not.
-    pub fn chain(&self, topic: &TopicName, subscription: &str) -> Option<Arc<Chain>> {
-        let _ = (topic, subscription);
-        todo!()
-    }
-
-    /// Whether any binding names this class (removal is refused then).
-    pub fn uses(&self, class: &ClassName) -> bool {
-        let _ = class;
-        todo!()
+impl<'de> Deserialize<'de> for FilterRef {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Table {
+            class: ClassName,
+            config: Option<Value>,
+        }
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = FilterRef;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a class name, or a table of `class` and `config`")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<FilterRef, E> {
+                Ok(FilterRef { class: ClassName::new(text).map_err(E::custom)?, config: None })
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<FilterRef, A::Error> {
+                let Table { class, config } = Table::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(FilterRef { class, config })
+            }
+        }
+        deserializer.deserialize_any(Either)
     }
 }

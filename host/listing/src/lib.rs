@@ -2,10 +2,22 @@
 //!
 //! A listing is: coalesce equal requests in flight → the lister in force → drop system topics, foreign
 //! and malformed names → per request: pattern → hash → unchanged?
+//!
+//! Reading order: what there is ([`Index`]), what is asked and answered ([`Listing`]), then the rules
+//! that an answer follows, a module each. Nothing here knows a socket, a frame or the disk.
 
-pub mod index;
-pub mod listing;
+mod config;
+mod hash;
+mod index;
+mod listing;
+mod pattern;
+mod property_equality;
+mod system;
+mod topics;
 
+pub use config::{Config, MAX_OWN_NAME_BYTES, MAX_OWN_NAMES, MAX_PAGE};
+pub use hash::topic_list_hash;
 pub use index::Index;
 pub use listing::{Answer, ListError, Listing, Query};
-pub use weir_extension::{ListRequest, Mode, TopicSet};
+pub use property_equality::property_equality;
+pub use weir_extension::{ListRequest, Mode, TopicSet, Topics};

@@ -1,0 +1,313 @@
+//! Judging a batch: the chain, the poison in it, the policy.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weir_extension::{Broke, BrokeKind, Configured, MessageFilter, Messages, Tally, Unavailable, Verdict};
+
+use crate::binding::OnFailure;
+use crate::chain::{Failure, Judgement, Outcome, Paused, Pinned};
+use crate::workers::{Worker, panic_text};
+
+/// What one filter makes of one message.
+enum Answer {
+    Accept,
+    Reject,
+    Reschedule(Duration),
+    Broke(Broke),
+}
+
+/// The messages of a batch on their way through a chain.
+struct Batch {
+    policy: OnFailure,
+    outcomes: Vec<Outcome>,
+    /// What is still to be judged: those that every filter so far has let through.
+    rows: Vec<u32>,
+}
+
+impl Worker {
+    /// Judges a batch: each filter gets what the ones before it accepted. When a call breaks, its
+    /// messages are judged one by one on a fresh instance of the same version; only what breaks alone
+    /// bears the policy, and what the filter returned an error for.
+    ///
+    /// `messages` must hold the fields of [`Pinned::reads`]. One by one, a batch takes up to its number of
+    /// messages times the deadline of one; a filter that breaks on everything is therefore left alone for
+    /// a while after three such batches.
+    pub fn judge(&mut self, chain: &Pinned, messages: &Messages<'_>) -> Judgement {
+        self.judge_at(chain, messages, Instant::now())
+    }
+
+    pub(crate) fn judge_at(&mut self, chain: &Pinned, messages: &Messages<'_>, began: Instant) -> Judgement {
+        if let Some(paused) = chain.paused() {
+            return Judgement::Paused(paused.clone());
+        }
+        let clock = Instant::now();
+        let mut batch = Batch::new(messages.len(), chain.on_failure());
+        for (filter, breaker) in chain.filters() {
+            if batch.rows.is_empty() {
+                break;
+            }
+            let filter = match filter {
+                Ok(filter) => filter,
+                Err(unavailable) => {
+                    if let Some(paused) = batch.pass_over(unavailable.clone()) {
+                        return Judgement::Paused(paused);
+                    }
+                    continue;
+                }
+            };
+            let (id, class) = (filter.id(), filter.class());
+            if let Some((left, broke)) = breaker.lock().resting(id, began) {
+                if batch.policy != OnFailure::Deliver {
+                    return Judgement::Paused(Paused::breaks_on_everything(class, broke, left));
+                }
+                batch.deliver_all(Failure::Resting { class: class.clone(), broke });
+                continue;
+            }
+            let answers = match self.ask(filter, messages, &batch.rows) {
+                Ok(answers) => answers,
+                Err(unavailable) => {
+                    if let Some(paused) = batch.pass_over(unavailable) {
+                        return Judgement::Paused(paused);
+                    }
+                    continue;
+                }
+            };
+            match every_one_broke(&answers) {
+                None => breaker.lock().worked(id),
+                Some(broke) => {
+                    let rest = breaker.lock().broke(id, answers.len(), broke, began + clock.elapsed());
+                    if let Some(rest) = rest {
+                        tracing::warn!(%class, %broke, ?rest, "filter breaks on every message; leaving it alone");
+                        if batch.policy != OnFailure::Deliver {
+                            return Judgement::Paused(Paused::breaks_on_everything(
+                                class,
+                                broke.clone(),
+                                rest,
+                            ));
+                        }
+                    }
+                }
+            }
+            batch.apply(filter, answers);
+        }
+        Judgement::Judged(batch.outcomes)
+    }
+
+    /// Asks one filter about some rows, and counts what it answers.
+    fn ask(
+        &mut self,
+        filter: &Arc<Configured>,
+        messages: &Messages<'_>,
+        rows: &[u32],
+    ) -> Result<Vec<Answer>, Unavailable> {
+        let mut tally = Tally::default();
+        let began = Instant::now();
+        let answers = self.ask_all(filter, messages, rows, &mut tally);
+        tally.elapsed = began.elapsed();
+        for answer in answers.iter().flatten() {
+            match answer {
+                Answer::Accept => tally.accepted += 1,
+                Answer::Reject => tally.rejected += 1,
+                Answer::Reschedule(_) => tally.rescheduled += 1,
+                Answer::Broke(_) => tally.broke += 1,
+            }
+        }
+        filter.count(&tally);
+        answers
+    }
+
+    fn ask_all(
+        &mut self,
+        filter: &Arc<Configured>,
+        messages: &Messages<'_>,
+        rows: &[u32],
+        tally: &mut Tally,
+    ) -> Result<Vec<Answer>, Unavailable> {
+        let mut verdicts = Vec::with_capacity(rows.len());
+        let warm = self.take(filter.id());
+        let fresh = warm.is_none();
+        let mut instance = match warm {
+            Some(instance) => instance,
+            None => make(filter)?,
+        };
+        match call(&mut *instance, messages, rows, &mut verdicts, tally) {
+            Ok(()) => {
+                self.keep(filter, instance);
+                Ok(verdicts.into_iter().map(Answer::from).collect())
+            }
+            // Alone it was, and on a fresh instance.
+            Err(broke) if fresh && rows.len() == 1 => Ok(vec![Answer::Broke(broke)]),
+            Err(broke) => {
+                drop(instance);
+                tracing::debug!(class = %filter.class(), %broke, rows = rows.len(), "call broke; judging one by one");
+                let answers = self.ask_one_by_one(filter, messages, rows, tally)?;
+                if !answers.iter().any(Answer::is_broken) {
+                    tally.passed_alone += 1;
+                }
+                Ok(answers)
+            }
+        }
+    }
+
+    /// Judges rows one at a time. A row that breaks an instance that has judged others is judged again
+    /// on a fresh one: what the others left behind may be to blame. (Not after a deadline, which would be
+    /// waited for twice.)
+    fn ask_one_by_one(
+        &mut self,
+        filter: &Arc<Configured>,
+        messages: &Messages<'_>,
+        rows: &[u32],
+        tally: &mut Tally,
+    ) -> Result<Vec<Answer>, Unavailable> {
+        let mut answers = Vec::with_capacity(rows.len());
+        let mut verdicts = Vec::with_capacity(1);
+        let mut used = None;
+        for row in rows {
+            let answer = loop {
+                let fresh = used.is_none();
+                let mut instance = match used.take() {
+                    Some(instance) => instance,
+                    None => make(filter)?,
+                };
+                match call(&mut *instance, messages, &[*row], &mut verdicts, tally) {
+                    Ok(()) => {
+                        used = Some(instance);
+                        break Answer::from(verdicts[0]);
+                    }
+                    Err(broke) if fresh || broke.kind == BrokeKind::Deadline => break Answer::Broke(broke),
+                    Err(_) => {}
+                }
+            };
+            answers.push(answer);
+        }
+        if let Some(instance) = used {
+            self.keep(filter, instance);
+        }
+        Ok(answers)
+    }
+}
+
+/// One call. Afterwards there is one verdict a row, or the instance must go.
+fn call(
+    instance: &mut dyn MessageFilter,
+    messages: &Messages<'_>,
+    rows: &[u32],
+    verdicts: &mut Vec<Verdict>,
+    tally: &mut Tally,
+) -> Result<(), Broke> {
+    verdicts.clear();
+    tally.calls += 1;
+    // An instance that panicked is thrown away and `verdicts` is cleared: nobody sees what is half done.
+    let result = catch_unwind(AssertUnwindSafe(|| instance.judge(messages, rows, verdicts)));
+    let result = match result {
+        Ok(Ok(())) if verdicts.len() == rows.len() => return Ok(()),
+        Ok(Ok(())) => {
+            let reason = format!("it gave {} verdicts for {} messages", verdicts.len(), rows.len());
+            Broke { kind: BrokeKind::BadAnswer, reason }
+        }
+        Ok(Err(broke)) => broke,
+        Err(panic) => Broke { kind: BrokeKind::Panic, reason: panic_text(&*panic) },
+    };
+    tally.broken_call(result.kind);
+    Err(result)
+}
+
+fn make(filter: &Arc<Configured>) -> Result<Box<dyn MessageFilter>, Unavailable> {
+    let made = catch_unwind(AssertUnwindSafe(|| filter.filter()));
+    let made =
+        made.unwrap_or_else(|panic| Err(Broke { kind: BrokeKind::Panic, reason: panic_text(&*panic) }));
+    made.map_err(|broke| Unavailable::Refused {
+        class: filter.class().clone(),
+        reason: format!("no instance of it could be made: {broke}"),
+    })
+}
+
+/// How the last one broke, if there is none that did not.
+fn every_one_broke(answers: &[Answer]) -> Option<&Broke> {
+    let mut last = None;
+    for answer in answers {
+        match answer {
+            Answer::Broke(broke) => last = Some(broke),
+            Answer::Accept | Answer::Reject | Answer::Reschedule(_) => return None,
+        }
+    }
+    last
+}
+
+impl From<Verdict> for Answer {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Accept => Self::Accept,
+            Verdict::Reject => Self::Reject,
+            Verdict::Reschedule(delay) => Self::Reschedule(delay),
+            Verdict::Broke => Self::Broke(Broke {
+                kind: BrokeKind::Error,
+                reason: "it returned an error for this message".to_owned(),
+            }),
+        }
+    }
+}
+
+impl Answer {
+    fn is_broken(&self) -> bool {
+        matches!(self, Self::Broke(_))
+    }
+}
+
+impl Batch {
+    fn new(messages: usize, policy: OnFailure) -> Self {
+        let rows = 0..u32::try_from(messages).expect("a batch counts its messages in 32 bits");
+        Self { policy, outcomes: vec![Outcome::Accept; messages], rows: rows.collect() }
+    }
+
+    /// Takes up what a filter made of the rows; keeps those that go on to the next one.
+    fn apply(&mut self, filter: &Configured, answers: Vec<Answer>) {
+        let mut answers = answers.into_iter();
+        let outcomes = &mut self.outcomes;
+        self.rows.retain(|row| {
+            let outcome = &mut outcomes[*row as usize];
+            let failure = |broke| Arc::new(Failure::Broke { class: filter.class().clone(), broke });
+            match (answers.next().expect("there is one answer a row"), self.policy) {
+                (Answer::Accept, _) => return true,
+                (Answer::Reject, _) => *outcome = Outcome::Reject,
+                (Answer::Reschedule(delay), _) => *outcome = Outcome::Reschedule(delay),
+                (Answer::Broke(broke), OnFailure::Deliver) => {
+                    deliver(outcome, &failure(broke));
+                    return true;
+                }
+                (Answer::Broke(broke), OnFailure::Withhold) => *outcome = Outcome::Withhold(failure(broke)),
+                (Answer::Broke(broke), OnFailure::Discard) => *outcome = Outcome::Discard(failure(broke)),
+            }
+            false
+        });
+    }
+
+    /// A filter that cannot be called: pauses, unless the policy is to deliver.
+    fn pass_over(&mut self, unavailable: Unavailable) -> Option<Paused> {
+        if self.policy != OnFailure::Deliver {
+            return Some(Paused::unavailable(unavailable));
+        }
+        self.deliver_all(unavailable.into());
+        None
+    }
+
+    /// All that is left counts as accepted by a filter that was not asked.
+    fn deliver_all(&mut self, failure: Failure) {
+        let failure = Arc::new(failure);
+        for row in &self.rows {
+            deliver(&mut self.outcomes[*row as usize], &failure);
+        }
+    }
+}
+
+/// The first failure is the one that is told.
+fn deliver(outcome: &mut Outcome, failure: &Arc<Failure>) {
+    if *outcome == Outcome::Accept {
+        *outcome = Outcome::Deliver(Arc::clone(failure));
+    }
+}
+
+#[cfg(test)]
+mod tests;
