@@ -1,0 +1,35 @@
+;; Takes memory until there is none, and then traps.
+(component
+  (core module $m
+    (memory (export "memory") 1)
+    (global $next (mut i32) (i32.const 8192))
+    (func (export "realloc") (param $old i32) (param $old_len i32) (param $align i32) (param $len i32) (result i32)
+      (local $at i32)
+      (local.set $at (i32.and (i32.add (global.get $next) (i32.const 15)) (i32.const -16)))
+      (global.set $next (i32.add (local.get $at) (local.get $len)))
+      (local.get $at))
+    ;; at 1024: what describe says; at 16: its address and length
+    (data (i32.const 1024) "{\"class\":\"demo.GrowsInJudge\",\"kinds\":[\"filter\"],\"version\":\"0.1.0\",\"contract\":\"1.0\",\"schema\":{\"type\":\"object\"}}")
+    (data (i32.const 16) "\00\04\00\00\6e\00\00\00")
+    ;; at 32: ok, and the list of fields "[]"
+    (data (i32.const 2048) "[]")
+    (data (i32.const 32) "\00\00\00\00\00\08\00\00\02\00\00\00")
+    (func (export "describe") (result i32)
+      (i32.const 16))
+    (func (export "configure") (param i32 i32) (result i32)
+      (i32.const 32))
+    (func (export "judge") (param $batch i32) (param $len i32) (result i32)
+      (loop $again
+        (br_if $again (i32.ne (memory.grow (i32.const 16)) (i32.const -1))))
+      unreachable))
+  (core instance $i (instantiate $m))
+  (func $describe (result string)
+    (canon lift (core func $i "describe") (memory $i "memory") (realloc (func $i "realloc"))))
+  (func $configure (param "config" string) (result (result string (error string)))
+    (canon lift (core func $i "configure") (memory $i "memory") (realloc (func $i "realloc"))))
+  (func $judge (param "batch" (list u8)) (result (result (list u8) (error string)))
+    (canon lift (core func $i "judge") (memory $i "memory") (realloc (func $i "realloc"))))
+  (instance $meta (export "describe" (func $describe)) (export "configure" (func $configure)))
+  (instance $filter (export "judge" (func $judge)))
+  (export "weir:extension/meta@1.0.0" (instance $meta))
+  (export "weir:extension/filter@1.0.0" (instance $filter)))
