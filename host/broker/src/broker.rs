@@ -1,18 +1,22 @@
 //! The broker: opening it on a store, and the calls that concern more than one topic.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use weir_filter::{Binding, Bindings, NamespaceName, Target, TopicName, Workers};
+use parking_lot::{Mutex, RwLock};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use weir_filter::{Binding, BindingError, Bindings, NamespaceName, Target, TopicName, Workers};
 use weir_listing::Index;
-use weir_store::Store;
+use weir_store::{Records, Store};
 
-use crate::catalogue::TopicInfo;
+use crate::catalogue::{Catalogue, TopicInfo, check_served};
 use crate::decoder::EntryDecoder;
 use crate::error::BrokerError;
 use crate::stats::TopicStats;
-use crate::topic::Topic;
+use crate::topic::{Engine, Topic};
 
 /// What may be chosen.
 #[derive(Clone, Debug)]
@@ -48,14 +52,34 @@ impl Default for BrokerOptions {
 }
 
 /// The broker. All methods may be called from async code: what blocks runs on blocking threads.
-pub struct Broker {}
+///
+/// Topics are loaded when they are first asked for, and stay loaded: at a hundred times the topics in use,
+/// a hundred times the memory (some kilobytes each, and a cursor's for each subscription).
+pub struct Broker {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    catalogue: Catalogue,
+    engine: Arc<Engine>,
+    /// Lock order: `changing`, `loaded`, whatever a topic locks.
+    ///
+    /// Held on blocking threads, across the disk: one changes what exists at a time.
+    changing: Mutex<()>,
+    /// Held for moments.
+    loaded: RwLock<HashMap<TopicName, Arc<Topic>>>,
+}
+
+const BINDINGS: &str = "bindings";
+const BROKER: &str = "broker";
+const OPENED: &str = "opened";
 
 impl Broker {
     /// Opens the broker on a store: reads what exists, fills the listing's index, takes up the bindings
     /// that REST has set ([`Bindings::restore`]), makes tenant and namespace `public/default`.
     ///
-    /// Blocks on the disk; needs a tokio runtime around it. Bindings of the configuration file are put
-    /// into `bindings` by the caller, before this.
+    /// Blocks on the disk. Bindings of the configuration file are put into `bindings` by the caller,
+    /// before this.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -67,18 +91,57 @@ impl Broker {
         decoder: Arc<dyn EntryDecoder>,
         options: BrokerOptions,
     ) -> Result<Arc<Self>, BrokerError> {
-        let _ = (store, index, bindings, workers, decoder, options);
-        todo!()
+        let (records, log) = (store.records(), store.entries());
+        let opened = records.get::<u64>(BROKER, OPENED)?.unwrap_or(0) + 1;
+        records.put(BROKER, OPENED, &opened)?;
+        let catalogue = Catalogue::open(records.clone(), Arc::clone(&log), index, options.max_partitions)?;
+        if opened == 1 {
+            catalogue.create_tenant("public")?;
+            catalogue.create_namespace(&NamespaceName::new("public/default")?)?;
+        }
+        restore_bindings(&records, &bindings)?;
+        let engine = Arc::new(Engine {
+            log,
+            records,
+            bindings,
+            workers,
+            decoder,
+            options,
+            tasks: TaskTracker::new(),
+            appends: TaskTracker::new(),
+            stop: CancellationToken::new(),
+            opened,
+            next_producer: AtomicU64::new(0),
+        });
+        let inner =
+            Inner { catalogue, engine, changing: Mutex::new(()), loaded: RwLock::new(HashMap::new()) };
+        Ok(Arc::new(Self { inner: Arc::new(inner) }))
     }
 
     /// What was chosen.
     pub fn options(&self) -> &BrokerOptions {
-        todo!()
+        &self.inner.engine.options
+    }
+
+    /// Changes what exists, on a blocking thread, one change at a time.
+    async fn change<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&Inner) -> Result<T, BrokerError> + Send + 'static,
+    ) -> Result<T, BrokerError> {
+        let inner = Arc::clone(&self.inner);
+        let work = move || {
+            let _one_at_a_time = inner.changing.lock();
+            if inner.engine.stop.is_cancelled() {
+                return Err(BrokerError::Closing("the broker is draining".to_owned()));
+            }
+            change(&inner)
+        };
+        tokio::task::spawn_blocking(work).await.map_err(|_panicked| BrokerError::lost("a change"))?
     }
 
     /// Tenants, sorted.
     pub fn tenants(&self) -> Vec<String> {
-        todo!()
+        self.inner.catalogue.tenants()
     }
 
     /// Makes a tenant.
@@ -86,8 +149,8 @@ impl Broker {
     /// # Errors
     /// When it exists, or its name is none.
     pub async fn create_tenant(&self, tenant: &str) -> Result<(), BrokerError> {
-        let _ = tenant;
-        todo!()
+        let tenant = tenant.to_owned();
+        self.change(move |inner| inner.catalogue.create_tenant(&tenant)).await
     }
 
     /// Deletes a tenant that has no namespaces.
@@ -95,8 +158,8 @@ impl Broker {
     /// # Errors
     /// When there is none, or it has namespaces.
     pub async fn delete_tenant(&self, tenant: &str) -> Result<(), BrokerError> {
-        let _ = tenant;
-        todo!()
+        let tenant = tenant.to_owned();
+        self.change(move |inner| inner.catalogue.delete_tenant(&tenant)).await
     }
 
     /// Namespaces of a tenant, sorted.
@@ -104,14 +167,12 @@ impl Broker {
     /// # Errors
     /// When there is no such tenant.
     pub fn namespaces(&self, tenant: &str) -> Result<Vec<NamespaceName>, BrokerError> {
-        let _ = tenant;
-        todo!()
+        self.inner.catalogue.namespaces(tenant)
     }
 
     /// Whether there is this namespace.
     pub fn has_namespace(&self, namespace: &NamespaceName) -> bool {
-        let _ = namespace;
-        todo!()
+        self.inner.catalogue.has_namespace(namespace)
     }
 
     /// Makes a namespace.
@@ -119,8 +180,8 @@ impl Broker {
     /// # Errors
     /// When it exists, or its tenant does not.
     pub async fn create_namespace(&self, namespace: &NamespaceName) -> Result<(), BrokerError> {
-        let _ = namespace;
-        todo!()
+        let namespace = namespace.clone();
+        self.change(move |inner| inner.catalogue.create_namespace(&namespace)).await
     }
 
     /// Deletes a namespace that has no topics.
@@ -128,8 +189,8 @@ impl Broker {
     /// # Errors
     /// When there is none, or it has topics.
     pub async fn delete_namespace(&self, namespace: &NamespaceName) -> Result<(), BrokerError> {
-        let _ = namespace;
-        todo!()
+        let namespace = namespace.clone();
+        self.change(move |inner| inner.catalogue.delete_namespace(&namespace)).await
     }
 
     /// Makes a topic, or a partitioned one. Listed, and durable, when this returns.
@@ -143,18 +204,26 @@ impl Broker {
         partitions: Option<u32>,
         properties: BTreeMap<String, String>,
     ) -> Result<(), BrokerError> {
-        let _ = (name, partitions, properties);
-        todo!()
+        let name = name.clone();
+        self.change(move |inner| inner.catalogue.create_topic(&name, partitions, properties)).await
     }
 
     /// The topic (a partition, or one that is not partitioned) of that name, loaded. Made if it is not
     /// there, `create` is true and the options allow.
     ///
+    /// A name that ends as a partition's (`-partition-3`) is only ever one: it is there when its base has
+    /// that many partitions, and is not made by itself.
+    ///
     /// # Errors
-    /// When it does not exist and may not be made; when it is not persistent.
+    /// When it does not exist and may not be made; when it is not persistent, or is a partitioned base.
     pub async fn topic(&self, name: &TopicName, create: bool) -> Result<Arc<Topic>, BrokerError> {
-        let _ = (name, create);
-        todo!()
+        check_served(name)?;
+        if let Some(topic) = self.inner.loaded.read().get(name) {
+            return Ok(Arc::clone(topic));
+        }
+        let create = create && self.options().auto_create_topics;
+        let name = name.clone();
+        self.change(move |inner| inner.load(&name, create)).await
     }
 
     /// How many partitions a topic has: `None` if it is not partitioned. One that is not there counts as
@@ -163,14 +232,23 @@ impl Broker {
     /// # Errors
     /// When it does not exist and may not be made.
     pub fn partitions(&self, name: &TopicName, create: bool) -> Result<Option<u32>, BrokerError> {
-        let _ = (name, create);
-        todo!()
+        check_served(name)?;
+        if let Some(info) = self.inner.catalogue.info(name) {
+            return Ok(info.partitions);
+        }
+        if !self.has_namespace(&name.namespace()) {
+            return Err(BrokerError::NamespaceNotFound(name.namespace().to_string()));
+        }
+        let may_be_made = create && self.options().auto_create_topics && name.partition().is_none();
+        if may_be_made || self.inner.catalogue.id(name).is_some() {
+            return Ok(None);
+        }
+        Err(BrokerError::TopicNotFound(name.to_string()))
     }
 
     /// What is known of a base topic.
     pub fn info(&self, name: &TopicName) -> Option<TopicInfo> {
-        let _ = name;
-        todo!()
+        self.inner.catalogue.info(name)
     }
 
     /// The base topics of a namespace, by name.
@@ -178,8 +256,7 @@ impl Broker {
     /// # Errors
     /// When there is no such namespace.
     pub fn list(&self, namespace: &NamespaceName) -> Result<Vec<TopicInfo>, BrokerError> {
-        let _ = namespace;
-        todo!()
+        self.inner.catalogue.list(namespace)
     }
 
     /// Merges properties into a topic's; visible to listings, and durable, when this returns.
@@ -191,8 +268,8 @@ impl Broker {
         name: &TopicName,
         properties: BTreeMap<String, String>,
     ) -> Result<(), BrokerError> {
-        let _ = (name, properties);
-        todo!()
+        let name = name.clone();
+        self.change(move |inner| inner.catalogue.change_properties(&name, |all| all.extend(properties))).await
     }
 
     /// Takes one property from a topic; no matter if it has none of that key.
@@ -200,8 +277,11 @@ impl Broker {
     /// # Errors
     /// When the topic does not exist.
     pub async fn remove_property(&self, name: &TopicName, key: &str) -> Result<(), BrokerError> {
-        let _ = (name, key);
-        todo!()
+        let (name, key) = (name.clone(), key.to_owned());
+        let remove = move |all: &mut BTreeMap<String, String>| {
+            all.remove(&key);
+        };
+        self.change(move |inner| inner.catalogue.change_properties(&name, remove)).await
     }
 
     /// Gives a partitioned topic more partitions.
@@ -210,8 +290,8 @@ impl Broker {
     /// When it does not exist, is not partitioned ([`BrokerError::NotAllowed`]), or would have fewer or
     /// too many ([`BrokerError::Invalid`]).
     pub async fn update_partitions(&self, name: &TopicName, partitions: u32) -> Result<(), BrokerError> {
-        let _ = (name, partitions);
-        todo!()
+        let name = name.clone();
+        self.change(move |inner| inner.catalogue.update_partitions(&name, partitions)).await
     }
 
     /// Deletes a base topic with its partitions, entries and cursors. With `force`, its producers and
@@ -220,8 +300,8 @@ impl Broker {
     /// # Errors
     /// When it does not exist, is one partition, or has producers or consumers.
     pub async fn delete_topic(&self, name: &TopicName, force: bool) -> Result<(), BrokerError> {
-        let _ = (name, force);
-        todo!()
+        let name = name.clone();
+        self.change(move |inner| inner.delete(&name, force)).await
     }
 
     /// What a topic, or one partition, tells of itself.
@@ -229,17 +309,16 @@ impl Broker {
     /// # Errors
     /// When it does not exist (a partitioned base has no stats of its own).
     pub async fn stats(&self, name: &TopicName) -> Result<TopicStats, BrokerError> {
-        let _ = name;
-        todo!()
+        self.topic(name, false).await?.stats().await
     }
 
-    /// Sets a binding, durably: it is in force, and survives a restart, when this returns.
+    /// Sets a binding, durably: it is in force, and survives a restart, when this returns. Batches under
+    /// way end on the one before.
     ///
     /// # Errors
     /// See [`BindingError`](weir_filter::BindingError); nothing has changed then.
     pub async fn put_binding(&self, binding: Binding) -> Result<(), BrokerError> {
-        let _ = binding;
-        todo!()
+        self.change(move |inner| inner.put_binding(binding)).await
     }
 
     /// Takes a binding away, durably; gives back whether there was one.
@@ -251,13 +330,150 @@ impl Broker {
         target: &Target,
         subscription: Option<&str>,
     ) -> Result<bool, BrokerError> {
-        let _ = (target, subscription);
-        todo!()
+        let (target, subscription) = (target.clone(), subscription.map(str::to_owned));
+        self.change(move |inner| inner.remove_binding(&target, subscription.as_deref())).await
     }
 
     /// Stops taking entries, closes producers and consumers, waits until the entries taken are durable
     /// and all cursors are written.
     pub async fn drain(&self) {
-        todo!()
+        let engine = &self.inner.engine;
+        engine.stop.cancel();
+        let loaded = std::mem::take(&mut *self.inner.loaded.write());
+        for topic in loaded.values() {
+            topic.close();
+        }
+        engine.appends.close();
+        engine.appends.wait().await;
+        engine.tasks.close();
+        engine.tasks.wait().await;
     }
+}
+
+impl Drop for Broker {
+    /// Ends the tasks of a broker that was not drained, as the end of the process would.
+    fn drop(&mut self) {
+        self.inner.engine.stop.cancel();
+    }
+}
+
+impl Inner {
+    fn load(&self, name: &TopicName, create: bool) -> Result<Arc<Topic>, BrokerError> {
+        if let Some(topic) = self.loaded.read().get(name) {
+            return Ok(Arc::clone(topic));
+        }
+        let id = match self.catalogue.id(name) {
+            Some(id) => id,
+            None if self.catalogue.info(name).is_some() => {
+                let reason = format!("{name} is partitioned: its partitions are topics of their own");
+                return Err(BrokerError::NotAllowed(reason));
+            }
+            None if !self.catalogue.has_namespace(&name.namespace()) => {
+                return Err(BrokerError::NamespaceNotFound(name.namespace().to_string()));
+            }
+            None if create && name.partition().is_none() => {
+                self.catalogue.create_topic(name, None, BTreeMap::new())?;
+                self.catalogue.id(name).ok_or_else(|| BrokerError::TopicNotFound(name.to_string()))?
+            }
+            None => return Err(BrokerError::TopicNotFound(name.to_string())),
+        };
+        let topic = Topic::load(&self.engine, name, id)?;
+        let mut loaded = self.loaded.write();
+        // Draining takes what is loaded away, once.
+        if self.engine.stop.is_cancelled() {
+            drop(loaded);
+            topic.close();
+            return Err(BrokerError::Closing("the broker is draining".to_owned()));
+        }
+        loaded.insert(name.clone(), Arc::clone(&topic));
+        Ok(topic)
+    }
+
+    fn delete(&self, base: &TopicName, force: bool) -> Result<(), BrokerError> {
+        if base.partition().is_some() && self.catalogue.id(base).is_some() {
+            let reason = format!("{base} is one partition; delete {}", base.base());
+            return Err(BrokerError::NotAllowed(reason));
+        }
+        let Some(info) = self.catalogue.info(base) else {
+            return Err(BrokerError::TopicNotFound(base.to_string()));
+        };
+        let names: Vec<TopicName> = match info.partitions {
+            None => vec![base.clone()],
+            Some(n) => (0..n).map(|partition| base.with_partition(partition)).collect(),
+        };
+        let topics: Vec<Arc<Topic>> = {
+            let loaded = self.loaded.read();
+            names.iter().filter_map(|name| loaded.get(name).cloned()).collect()
+        };
+        if !force {
+            let users = topics.iter().map(|topic| topic.users());
+            let (producers, consumers) = users.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+            if producers + consumers > 0 {
+                let reason = format!("topic {base} has {producers} producers and {consumers} consumers");
+                return Err(BrokerError::InUse(reason));
+            }
+        }
+        for topic in &topics {
+            for subscription in topic.close() {
+                subscription.forget_cursor();
+            }
+        }
+        let deleted = self.catalogue.delete_topic(base);
+        // Also after a failure: what is closed is of no use, and is loaded anew.
+        let mut loaded = self.loaded.write();
+        for name in &names {
+            loaded.remove(name);
+        }
+        deleted
+    }
+
+    fn put_binding(&self, binding: Binding) -> Result<(), BrokerError> {
+        let bindings = &self.engine.bindings;
+        let key = binding_key(&binding.target, binding.subscription.as_deref());
+        let before = bindings
+            .list()
+            .into_iter()
+            .find(|known| known.target == binding.target && known.subscription == binding.subscription);
+        bindings.put(binding.clone(), self.catalogue.names())?;
+        let Err(error) = self.engine.records.put(BINDINGS, &key, &binding) else { return Ok(()) };
+        // What is not durable is not in force either.
+        let undone = match before {
+            Some(before) => bindings.restore(before),
+            None => bindings.remove(&binding.target, binding.subscription.as_deref()).map(drop),
+        };
+        if let Err(error) = undone {
+            tracing::error!(key, %error, "binding is in force but not kept: set it again");
+        }
+        Err(error.into())
+    }
+
+    fn remove_binding(&self, target: &Target, subscription: Option<&str>) -> Result<bool, BrokerError> {
+        let removed = self.engine.bindings.remove(target, subscription)?;
+        if removed {
+            self.engine.records.delete(BINDINGS, &binding_key(target, subscription))?;
+        }
+        Ok(removed)
+    }
+}
+
+fn restore_bindings(records: &Records, bindings: &Bindings) -> Result<(), BrokerError> {
+    for (key, binding) in records.scan::<Binding>(BINDINGS, "")? {
+        match bindings.restore(binding) {
+            Ok(()) => {}
+            Err(BindingError::FixedByFile { .. }) => {
+                tracing::info!(key, "binding dropped: the configuration file has one of its own");
+                records.delete(BINDINGS, &key)?;
+            }
+            Err(error) => tracing::error!(key, %error, "binding not taken up again"),
+        }
+    }
+    Ok(())
+}
+
+fn binding_key(target: &Target, subscription: Option<&str>) -> String {
+    let (kind, text) = match target {
+        Target::Topic(topic) => ("topic", topic.as_str()),
+        Target::Pattern(pattern) => ("pattern", pattern.as_str()),
+    };
+    serde_json::json!([kind, text, subscription]).to_string()
 }

@@ -134,6 +134,13 @@ pub struct FilterStats {
     pub last_failure: Option<String>,
 }
 
+impl FilterStats {
+    /// Whether nothing has been judged.
+    pub fn is_empty(&self) -> bool {
+        self.processed == 0
+    }
+}
+
 /// Why a subscription waits at its cursor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

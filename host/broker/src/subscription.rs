@@ -1,12 +1,28 @@
 //! A subscription: its cursor, its consumers, and how entries get from one to the others.
 
+mod cursor;
+mod dispatch;
+mod judging;
+mod seat;
+mod window;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weir_store::Position;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+use weir_store::{CursorState, Position};
 
+use self::cursor::Written;
+pub(crate) use self::cursor::{before, next};
+use self::seat::Seat;
+pub(crate) use self::seat::seconds;
+use self::window::{Limits, Window};
 use crate::error::BrokerError;
+use crate::stats::SubscriptionStats;
+use crate::topic::{Core, Topic};
 
 /// How consumers share a subscription. (Failover and key-shared ones are not served yet.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,34 +121,53 @@ pub const MAX_SUBSCRIPTION_NAME_BYTES: usize = 4096;
 /// A consumer: what its client asks of the subscription. Dropping it closes the consumer: what it had not
 /// acknowledged is delivered to others, or to the next.
 pub struct Consumer {
-    pub(crate) todo: Arc<()>,
+    topic: Arc<Topic>,
+    subscription: Arc<Subscription>,
+    id: u64,
+    name: String,
 }
 
 /// The other half of a [`Consumer`]: the entries for it.
 pub struct Deliveries {
-    pub(crate) todo: Arc<()>,
+    subscription: Arc<Subscription>,
+    id: u64,
+    wake: Arc<Notify>,
 }
 
 impl Deliveries {
     /// The next delivery; `None` once the consumer is closed: dropped, or by the broker (topic or
     /// subscription deleted, seek, drain), when the client has to be told. Cancel-safe.
     pub async fn next(&mut self) -> Option<Delivery> {
-        let _ = &self.todo;
-        todo!()
+        loop {
+            let taken = self.subscription.window.lock().take(self.id);
+            match taken {
+                Err(window::Closed) => return None,
+                Ok(Some(delivery)) => {
+                    // There is room in the queue again.
+                    self.subscription.wake.notify_one();
+                    return Some(delivery);
+                }
+                Ok(None) => self.wake.notified().await,
+            }
+        }
     }
 }
 
 impl Consumer {
     /// Its name.
     pub fn name(&self) -> &str {
-        let _ = &self.todo;
-        todo!()
+        &self.name
+    }
+
+    /// The subscription's name.
+    pub fn subscription(&self) -> &str {
+        &self.subscription.name
     }
 
     /// Lets the broker send this many more messages.
     pub fn flow(&self, permits: u32) {
-        let _ = permits;
-        todo!()
+        self.subscription.window.lock().flow(self.id, permits);
+        self.subscription.wake.notify_one();
     }
 
     /// Acknowledges; done in memory when this is called, and the future resolves once the cursor would
@@ -145,24 +180,36 @@ impl Consumer {
         kind: AckKind,
         acks: &[Ack],
     ) -> impl Future<Output = Result<(), BrokerError>> + Send + use<> {
-        let _ = (kind, acks);
-        async { todo!() }
+        let version = self.subscription.acknowledge(kind, acks);
+        let subscription = Arc::clone(&self.subscription);
+        async move { if subscription.durable { cursor::written(subscription, version).await } else { Ok(()) } }
     }
 
     /// Asks for these entries again, or for all that are not acknowledged. On an exclusive subscription
     /// it is always all, so that their order is kept.
     pub fn redeliver(&self, positions: Option<&[Position]>) {
-        let _ = positions;
-        todo!()
+        self.subscription.window.lock().redeliver(self.id, positions);
+        self.subscription.wake.notify_one();
     }
 
-    /// Moves the cursor. All consumers of the subscription are closed first: their clients come again.
+    /// Moves the cursor, durably. All consumers of the subscription are closed first: their clients come
+    /// again.
     ///
     /// # Errors
     /// When the store cannot read or write.
     pub async fn seek(&self, to: SeekTo) -> Result<(), BrokerError> {
-        let _ = to;
-        todo!()
+        let mark_delete = self.topic.core().find(to).await?;
+        let version = {
+            let mut window = self.subscription.window.lock();
+            window.seek(mark_delete);
+            window.version()
+        };
+        self.subscription.wake.notify_one();
+        if !self.subscription.durable {
+            return Ok(());
+        }
+        self.subscription.dirty.notify_one();
+        cursor::written(Arc::clone(&self.subscription), version).await
     }
 
     /// The topic's last entry with its position; `None` while there is none.
@@ -170,12 +217,12 @@ impl Consumer {
     /// # Errors
     /// When the store cannot read.
     pub async fn last_entry(&self) -> Result<Option<(Position, Bytes)>, BrokerError> {
-        todo!()
+        self.topic.core().last_entry().await
     }
 
     /// Everything up to here is acknowledged or rejected; `None` before the first entry.
     pub fn mark_delete(&self) -> Option<Position> {
-        todo!()
+        self.subscription.window.lock().mark_delete()
     }
 
     /// Deletes the subscription, and closes this consumer. With `force` the others are closed, too.
@@ -183,7 +230,184 @@ impl Consumer {
     /// # Errors
     /// When it has other consumers and `force` is false: [`BrokerError::InUse`].
     pub async fn unsubscribe(&self, force: bool) -> Result<(), BrokerError> {
-        let _ = force;
-        todo!()
+        self.topic.drop_subscription(&self.subscription.name, Some(self.id), force).await
     }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        let empty = {
+            let mut window = self.subscription.window.lock();
+            window.stand_up(self.id);
+            window.seats.is_empty()
+        };
+        self.subscription.wake.notify_one();
+        if empty && !self.subscription.durable {
+            self.topic.forget_if_unused(&self.subscription);
+        }
+    }
+}
+
+/// One subscription of a loaded topic.
+pub(crate) struct Subscription {
+    pub(crate) topic: Arc<Core>,
+    pub(crate) name: String,
+    pub(crate) durable: bool,
+    /// Held for moments only, and no other lock is taken under it.
+    pub(crate) window: Mutex<Window>,
+    /// Tells the dispatching task that there may be something to do.
+    wake: Notify,
+    /// Tells the writing task that the cursor has changed.
+    dirty: Notify,
+    written: watch::Sender<Written>,
+    /// Ends both tasks.
+    stop: CancellationToken,
+    /// Whether the cursor is gone. Held while the cursor is written or deleted, on a blocking thread.
+    deleted: Mutex<bool>,
+}
+
+impl Subscription {
+    /// As its cursor says; starts its tasks.
+    pub(crate) fn start(topic: &Arc<Core>, name: &str, durable: bool, cursor: CursorState) -> Arc<Self> {
+        let options = &topic.engine.options;
+        let limits = Limits {
+            withhold_first_pause: options.withhold_first_pause,
+            withhold_longest_pause: options.withhold_longest_pause,
+            max_withheld: options.max_withheld,
+            max_read_entries: dispatch::MAX_READ_ENTRIES,
+        };
+        let subscription = Arc::new(Self {
+            topic: Arc::clone(topic),
+            name: name.to_owned(),
+            durable,
+            window: Mutex::new(Window::resume(cursor, limits)),
+            wake: Notify::new(),
+            dirty: Notify::new(),
+            written: watch::Sender::new(Written::default()),
+            stop: topic.engine.stop.child_token(),
+            deleted: Mutex::new(false),
+        });
+        topic.engine.tasks.spawn(dispatch::dispatch(Arc::clone(&subscription)));
+        if durable {
+            topic.engine.tasks.spawn(cursor::keep_written(Arc::clone(&subscription)));
+        }
+        subscription
+    }
+
+    /// Adds a consumer.
+    pub(crate) fn add_consumer(
+        self: &Arc<Self>,
+        topic: &Arc<Topic>,
+        options: ConsumerOptions,
+    ) -> Result<(Consumer, Deliveries), BrokerError> {
+        /// Each costs some hundred bytes and its queue.
+        const MAX_CONSUMERS: usize = 10_000;
+        let mut window = self.window.lock();
+        if self.durable != options.durable && !window.seats.is_empty() {
+            let is = if self.durable { "durable" } else { "not durable" };
+            return Err(BrokerError::ConsumerBusy(format!("subscription {} is {is}", self.name)));
+        }
+        match window.kind.filter(|_| !window.seats.is_empty()) {
+            Some(SubscriptionType::Exclusive) => {
+                return Err(BrokerError::ConsumerBusy("Exclusive consumer is already connected".to_owned()));
+            }
+            Some(kind) if kind != options.kind => {
+                return Err(BrokerError::ConsumerBusy("Subscription is of different type".to_owned()));
+            }
+            _ if window.seats.len() >= MAX_CONSUMERS => {
+                let reason = format!("subscription {} has {MAX_CONSUMERS} consumers already", self.name);
+                return Err(BrokerError::TooMany(reason));
+            }
+            _ => window.kind = Some(options.kind),
+        }
+        let wake = Arc::new(Notify::new());
+        let name = options.consumer_name;
+        let id = window.sit(Seat::new(name.clone(), options.metadata, Arc::clone(&wake)));
+        drop(window);
+        let consumer = Consumer { topic: Arc::clone(topic), subscription: Arc::clone(self), id, name };
+        Ok((consumer, Deliveries { subscription: Arc::clone(self), id, wake }))
+    }
+
+    /// Acknowledges in memory; gives back the cursor's version that holds it.
+    fn acknowledge(&self, kind: AckKind, acks: &[Ack]) -> u64 {
+        let unfiltered = self.topic.engine.bindings.chain(&self.topic.name, &self.name).is_none();
+        let mut window = self.window.lock();
+        window.acknowledge(kind, acks, unfiltered);
+        let version = window.version();
+        drop(window);
+        self.dirty.notify_one();
+        self.wake.notify_one();
+        version
+    }
+
+    /// Who has it open, beside one.
+    pub(crate) fn consumers_beside(&self, one: Option<u64>) -> usize {
+        self.window.lock().seats.keys().filter(|id| Some(**id) != one).count()
+    }
+
+    /// Closes its consumers and ends its tasks; what the cursor knows is still written, if it is durable.
+    pub(crate) fn stop(&self) {
+        self.stop.cancel();
+        self.window.lock().clear_seats();
+    }
+
+    /// Deletes its cursor. Blocks on the disk.
+    pub(crate) fn delete_cursor(&self) -> Result<(), BrokerError> {
+        let mut deleted = self.deleted.lock();
+        if self.durable && !*deleted {
+            self.topic.engine.records.delete_cursor(self.topic.id, &self.name)?;
+        }
+        *deleted = true;
+        Ok(())
+    }
+
+    /// No cursor is written any more. Blocks while one is.
+    pub(crate) fn forget_cursor(&self) {
+        *self.deleted.lock() = true;
+    }
+
+    /// What it tells of itself. Blocks on the disk.
+    pub(crate) fn stats(&self) -> Result<SubscriptionStats, BrokerError> {
+        let (window, mut stats) = {
+            let window = self.window.lock();
+            let stats = SubscriptionStats {
+                durable: self.durable,
+                kind: match window.kind {
+                    Some(SubscriptionType::Exclusive) => "Exclusive",
+                    Some(SubscriptionType::Shared) => "Shared",
+                    None => "",
+                },
+                consumers: window.seats.values().map(Seat::stats).collect(),
+                msg_out_counter: window.sent_messages,
+                bytes_out_counter: window.sent_bytes,
+                redelivered_counter: window.redelivered,
+                ..SubscriptionStats::default()
+            };
+            (window.stats(), stats)
+        };
+        let count = |after| self.topic.engine.log.count_after(self.topic.id, after);
+        let mut unread = count(window.frontier)?;
+        for (after, up_to) in &window.resumed {
+            let (from, to) = (count(Some(*after))?, count(Some(*up_to))?);
+            unread.entries = unread.entries.saturating_sub(from.entries.saturating_sub(to.entries));
+            unread.messages = unread.messages.saturating_sub(from.messages.saturating_sub(to.messages));
+            unread.bytes = unread.bytes.saturating_sub(from.bytes.saturating_sub(to.bytes));
+        }
+        stats.msg_backlog = unread.messages + window.open_messages;
+        stats.backlog_entries = unread.entries + window.open_entries;
+        stats.backlog_size = unread.bytes;
+        stats.unacked_messages = window.unacked_messages;
+        stats.msg_in_replay = window.ready;
+        stats.mark_delete_position = spell(window.mark_delete);
+        stats.read_position = spell(window.frontier);
+        stats.non_contiguous_deleted_messages_ranges = window.runs;
+        stats.filter = window.filter;
+        stats.paused = window.paused;
+        Ok(stats)
+    }
+}
+
+/// `ledger:entry`, as Pulsar writes positions.
+fn spell(position: Option<Position>) -> String {
+    position.map_or("-1:-1".to_owned(), |position| format!("{}:{}", position.ledger, position.entry))
 }

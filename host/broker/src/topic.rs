@@ -2,21 +2,201 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use weir_filter::TopicName;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::{oneshot, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use weir_filter::{Bindings, TopicName, Workers};
+use weir_store::{CursorState, EntryLog, Position, Records, StoreError, TopicId};
 
+use crate::broker::BrokerOptions;
+use crate::decoder::EntryDecoder;
 use crate::error::BrokerError;
-use crate::producer::Producer;
+use crate::producer::{Badge, Producer, average};
 use crate::stats::TopicStats;
-use crate::subscription::{Consumer, ConsumerOptions, Deliveries, Start};
+use crate::subscription::{
+    Consumer, ConsumerOptions, Deliveries, MAX_SUBSCRIPTION_NAME_BYTES, SeekTo, Start, Subscription, before,
+};
+
+/// The most producers of one topic; each costs some hundred bytes.
+const MAX_PRODUCERS: usize = 100_000;
+
+/// The most subscriptions of one topic; each costs a cursor on disk and two tasks.
+const MAX_SUBSCRIPTIONS: usize = 10_000;
+
+/// What all topics share.
+pub(crate) struct Engine {
+    pub(crate) log: Arc<dyn EntryLog>,
+    pub(crate) records: Records,
+    pub(crate) bindings: Arc<Bindings>,
+    pub(crate) workers: Arc<Workers>,
+    pub(crate) decoder: Arc<dyn EntryDecoder>,
+    pub(crate) options: BrokerOptions,
+    /// The tasks of all subscriptions.
+    pub(crate) tasks: TaskTracker,
+    /// Appends that are not durable yet.
+    pub(crate) appends: TaskTracker,
+    /// Ends all subscriptions.
+    pub(crate) stop: CancellationToken,
+    /// How often this store has been opened: part of generated names.
+    pub(crate) opened: u64,
+    pub(crate) next_producer: AtomicU64,
+}
+
+/// The part of a topic that its subscriptions need.
+pub(crate) struct Core {
+    pub(crate) name: TopicName,
+    pub(crate) id: TopicId,
+    pub(crate) engine: Arc<Engine>,
+    /// The last durable entry.
+    pub(crate) last: watch::Sender<Option<Position>>,
+    messages_in: AtomicU64,
+    bytes_in: AtomicU64,
+}
 
 /// One topic, or one partition of a partitioned one, that can be written to and read from.
-pub struct Topic {}
+///
+/// At a hundred times the subscriptions, each append wakes a hundred times as many tasks.
+pub struct Topic {
+    core: Arc<Core>,
+    /// Lock order: `changing`, `state`, a subscription's window.
+    ///
+    /// Held on blocking threads, across the disk: one makes or deletes a subscription at a time, so that
+    /// no cursor is written over or deleted that another has just made.
+    changing: Mutex<()>,
+    /// Held for moments.
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Set when the topic is being deleted, or the broker drains: nobody comes in.
+    closed: bool,
+    producers: BTreeMap<String, Arc<Badge>>,
+    subscriptions: BTreeMap<String, Arc<Subscription>>,
+}
+
+impl Core {
+    /// Queues an entry; what is received is where it went, once it is durable.
+    pub(crate) fn append(
+        self: &Arc<Self>,
+        entry: Bytes,
+        messages: u32,
+    ) -> oneshot::Receiver<Result<Position, StoreError>> {
+        let (tell, told) = oneshot::channel();
+        let core = Arc::clone(self);
+        let size = entry.len() as u64;
+        let under_way = self.engine.appends.token();
+        let done = Box::new(move |result: Result<Position, StoreError>| {
+            if let Ok(position) = result {
+                core.messages_in.fetch_add(u64::from(messages), Ordering::Relaxed);
+                core.bytes_in.fetch_add(size, Ordering::Relaxed);
+                core.last.send_replace(Some(position));
+            }
+            // The producer may have gone: then nobody wants to know.
+            drop(tell.send(result));
+            drop(under_way);
+        });
+        self.engine.log.append(self.id, entry, messages, done);
+        told
+    }
+
+    /// Runs something that blocks on the disk.
+    async fn blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        what: &'static str,
+        work: impl FnOnce(&Arc<Self>) -> Result<T, BrokerError> + Send + 'static,
+    ) -> Result<T, BrokerError> {
+        let core = Arc::clone(self);
+        let done = tokio::task::spawn_blocking(move || work(&core)).await;
+        done.map_err(|_panicked| BrokerError::lost(what))?
+    }
+
+    pub(crate) async fn last_entry(self: &Arc<Self>) -> Result<Option<(Position, Bytes)>, BrokerError> {
+        self.blocking("reading", |core| {
+            let Some((_, last)) = core.engine.log.bounds(core.id)? else { return Ok(None) };
+            let entries = core.engine.log.read(core.id, last, 1, 0)?;
+            Ok(entries.into_iter().next().map(|entry| (entry.position, entry.bytes)))
+        })
+        .await
+    }
+
+    /// The mark-delete position that makes `to` the next thing read.
+    pub(crate) async fn find(self: &Arc<Self>, to: SeekTo) -> Result<Option<Position>, BrokerError> {
+        match to {
+            SeekTo::Earliest => Ok(None),
+            SeekTo::Latest => Ok(*self.last.borrow()),
+            SeekTo::Position(position) => Ok(before(position)),
+            SeekTo::PublishTime(time) => self.blocking("seeking", move |core| core.before_time(time)).await,
+        }
+    }
+
+    /// The last entry before the first one published at or after `time`. Blocks on the disk.
+    fn before_time(&self, time: u64) -> Result<Option<Position>, BrokerError> {
+        const ENTRIES: usize = 256;
+        const BYTES: usize = 1024 * 1024;
+        let mut reached = None;
+        loop {
+            let from = reached.map_or(Position { ledger: 0, entry: 0 }, crate::subscription::next);
+            let entries = self.engine.log.read(self.id, from, ENTRIES, BYTES)?;
+            if entries.is_empty() {
+                return Ok(reached);
+            }
+            for entry in entries {
+                // One whose time cannot be read belongs to those before it.
+                if self.engine.decoder.publish_time(&entry.bytes).is_ok_and(|published| published >= time) {
+                    return Ok(reached);
+                }
+                reached = Some(entry.position);
+            }
+        }
+    }
+
+    fn start_at(&self, start: Start) -> CursorState {
+        let mark_delete = match start {
+            Start::Earliest => None,
+            Start::Latest => *self.last.borrow(),
+            Start::At(position) => before(position),
+            Start::After(position) => Some(position),
+        };
+        CursorState { mark_delete, ..CursorState::default() }
+    }
+}
 
 impl Topic {
+    /// Loads a topic with its subscriptions. Blocks on the disk; needs a tokio runtime around it.
+    pub(crate) fn load(
+        engine: &Arc<Engine>,
+        name: &TopicName,
+        id: TopicId,
+    ) -> Result<Arc<Self>, BrokerError> {
+        let last = engine.log.bounds(id)?.map(|(_, last)| last);
+        let core = Arc::new(Core {
+            name: name.clone(),
+            id,
+            engine: Arc::clone(engine),
+            last: watch::Sender::new(last),
+            messages_in: AtomicU64::new(0),
+            bytes_in: AtomicU64::new(0),
+        });
+        let mut state = State::default();
+        for (name, cursor) in engine.records.cursors(id)? {
+            let subscription = Subscription::start(&core, &name, true, cursor);
+            state.subscriptions.insert(name, subscription);
+        }
+        Ok(Arc::new(Self { core, changing: Mutex::default(), state: Mutex::new(state) }))
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
     /// Its full name, partition and all.
     pub fn name(&self) -> &TopicName {
-        todo!()
+        &self.core.name
     }
 
     /// Adds a producer. Without a name it gets one that no producer of this store ever had.
@@ -29,8 +209,30 @@ impl Topic {
         name: Option<String>,
         metadata: BTreeMap<String, String>,
     ) -> Result<Producer, BrokerError> {
-        let _ = (name, metadata);
-        todo!()
+        let engine = &self.core.engine;
+        let id = engine.next_producer.fetch_add(1, Ordering::Relaxed);
+        let name = name.unwrap_or_else(|| format!("{}-{}-{id}", engine.options.cluster, engine.opened));
+        let badge = Arc::new(Badge::new(id, name.clone(), metadata));
+        let mut state = self.state.lock();
+        state.check_open(self.name())?;
+        if state.producers.contains_key(&name) {
+            return Err(BrokerError::ProducerBusy { producer: name, topic: self.name().to_string() });
+        }
+        if state.producers.len() >= MAX_PRODUCERS {
+            let reason = format!("topic {} has {MAX_PRODUCERS} producers already", self.name());
+            return Err(BrokerError::TooMany(reason));
+        }
+        state.producers.insert(name, Arc::clone(&badge));
+        drop(state);
+        Ok(Producer::new(Arc::clone(self), badge))
+    }
+
+    pub(crate) fn remove_producer(&self, badge: &Badge) {
+        let mut state = self.state.lock();
+        // Its name may be another's by now.
+        if state.producers.get(&badge.name).is_some_and(|known| known.id == badge.id) {
+            state.producers.remove(&badge.name);
+        }
     }
 
     /// Adds a consumer to a subscription, making the subscription if it is not there. The cursor of a new
@@ -43,8 +245,29 @@ impl Topic {
         self: &Arc<Self>,
         options: ConsumerOptions,
     ) -> Result<(Consumer, Deliveries), BrokerError> {
-        let _ = options;
-        todo!()
+        check_subscription_name(&options.subscription)?;
+        let known = self.state.lock().subscriptions.get(&options.subscription).cloned();
+        match known {
+            Some(_) => {}
+            None if !options.create => {
+                return Err(BrokerError::SubscriptionNotFound(options.subscription));
+            }
+            None => {
+                let made = self.make_subscription(&options.subscription, options.durable, options.start);
+                match made.await {
+                    // Somebody else was quicker: theirs will do.
+                    Ok(()) | Err(BrokerError::AlreadyExists(_)) => {}
+                    Err(other) => return Err(other),
+                }
+            }
+        }
+        // Under the topic's lock, so that it cannot be dropped as unused in between.
+        let state = self.state.lock();
+        state.check_open(self.name())?;
+        let Some(subscription) = state.subscriptions.get(&options.subscription) else {
+            return Err(BrokerError::SubscriptionNotFound(options.subscription));
+        };
+        subscription.add_consumer(self, options)
     }
 
     /// Makes a durable subscription without a consumer.
@@ -52,29 +275,174 @@ impl Topic {
     /// # Errors
     /// When it exists.
     pub async fn create_subscription(self: &Arc<Self>, name: &str, start: Start) -> Result<(), BrokerError> {
-        let _ = (name, start);
-        todo!()
+        check_subscription_name(name)?;
+        self.make_subscription(name, true, start).await
+    }
+
+    async fn make_subscription(
+        self: &Arc<Self>,
+        name: &str,
+        durable: bool,
+        start: Start,
+    ) -> Result<(), BrokerError> {
+        let topic = Arc::clone(self);
+        let name = name.to_owned();
+        let make = move |core: &Arc<Core>| {
+            let _one_at_a_time = topic.changing.lock();
+            let cursor = core.start_at(start);
+            topic.state.lock().check_new(&name, topic.name())?;
+            if durable {
+                core.engine.records.put_cursor(core.id, &name, &cursor)?;
+            }
+            let mut state = topic.state.lock();
+            state.check_new(&name, topic.name())?;
+            let subscription = Subscription::start(core, &name, durable, cursor);
+            state.subscriptions.insert(name, subscription);
+            Ok(())
+        };
+        self.core.blocking("making a subscription", make).await
     }
 
     /// Deletes a subscription and its cursor. With `force`, its consumers are closed first.
     ///
     /// # Errors
     /// When there is none, or it has consumers.
-    pub async fn delete_subscription(&self, name: &str, force: bool) -> Result<(), BrokerError> {
-        let _ = (name, force);
-        todo!()
+    pub async fn delete_subscription(self: &Arc<Self>, name: &str, force: bool) -> Result<(), BrokerError> {
+        self.drop_subscription(name, None, force).await
+    }
+
+    /// As [`delete_subscription`](Self::delete_subscription); `asking` may be connected in any case.
+    pub(crate) async fn drop_subscription(
+        self: &Arc<Self>,
+        name: &str,
+        asking: Option<u64>,
+        force: bool,
+    ) -> Result<(), BrokerError> {
+        let topic = Arc::clone(self);
+        let name = name.to_owned();
+        let delete = move |_: &Arc<Core>| {
+            let _one_at_a_time = topic.changing.lock();
+            let subscription = {
+                let mut state = topic.state.lock();
+                let Some(subscription) = state.subscriptions.get(&name) else {
+                    return Err(BrokerError::SubscriptionNotFound(name));
+                };
+                let others = subscription.consumers_beside(asking);
+                if others > 0 && !force {
+                    let reason = format!("subscription {name} has {others} other connected consumers");
+                    return Err(BrokerError::InUse(reason));
+                }
+                state.subscriptions.remove(&name).expect("it was just found")
+            };
+            subscription.stop();
+            subscription.delete_cursor()
+        };
+        self.core.blocking("deleting a subscription", delete).await
+    }
+
+    /// A subscription that lives as long as its consumers ends with the last one.
+    pub(crate) fn forget_if_unused(&self, subscription: &Arc<Subscription>) {
+        let mut state = self.state.lock();
+        let known = state.subscriptions.get(&subscription.name);
+        let same = known.is_some_and(|known| Arc::ptr_eq(known, subscription));
+        if same && subscription.consumers_beside(None) == 0 {
+            state.subscriptions.remove(&subscription.name);
+            drop(state);
+            subscription.stop();
+        }
     }
 
     /// Names of its subscriptions, sorted.
     pub fn subscriptions(&self) -> Vec<String> {
-        todo!()
+        self.state.lock().subscriptions.keys().cloned().collect()
     }
 
-    /// What it tells of itself. Counts the backlog in the store.
+    /// Connected producers and consumers.
+    pub(crate) fn users(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        let consumers = state.subscriptions.values().map(|one| one.consumers_beside(None)).sum();
+        (state.producers.len(), consumers)
+    }
+
+    /// Lets nobody in, and closes whoever is in.
+    pub(crate) fn close(&self) -> Vec<Arc<Subscription>> {
+        let (producers, subscriptions) = {
+            let mut state = self.state.lock();
+            state.closed = true;
+            (std::mem::take(&mut state.producers), std::mem::take(&mut state.subscriptions))
+        };
+        for producer in producers.into_values() {
+            producer.closed.cancel();
+        }
+        let subscriptions: Vec<_> = subscriptions.into_values().collect();
+        for subscription in &subscriptions {
+            subscription.stop();
+        }
+        subscriptions
+    }
+
+    /// What it tells of itself. Counts the backlog in the store: a few reads a subscription.
     ///
     /// # Errors
     /// When the store cannot be read.
     pub async fn stats(&self) -> Result<TopicStats, BrokerError> {
-        todo!()
+        let (publishers, subscriptions) = {
+            let state = self.state.lock();
+            let publishers: Vec<_> = state.producers.values().map(|badge| badge.stats()).collect();
+            (publishers, state.subscriptions.clone())
+        };
+        let count = move |core: &Arc<Core>| {
+            let storage = core.engine.log.count_after(core.id, None)?;
+            let (messages, bytes) =
+                (core.messages_in.load(Ordering::Relaxed), core.bytes_in.load(Ordering::Relaxed));
+            let mut stats = TopicStats {
+                msg_in_counter: messages,
+                bytes_in_counter: bytes,
+                average_msg_size: average(bytes, messages),
+                storage_size: storage.bytes,
+                publishers,
+                ..TopicStats::default()
+            };
+            for (name, subscription) in subscriptions {
+                let one = subscription.stats()?;
+                stats.msg_out_counter += one.msg_out_counter;
+                stats.bytes_out_counter += one.bytes_out_counter;
+                stats.backlog_size = stats.backlog_size.max(one.backlog_size);
+                stats.subscriptions.insert(name, one);
+            }
+            Ok(stats)
+        };
+        self.core.blocking("counting", count).await
     }
+}
+
+impl State {
+    fn check_open(&self, topic: &TopicName) -> Result<(), BrokerError> {
+        if self.closed {
+            return Err(BrokerError::Closing(format!("topic {topic} is being closed")));
+        }
+        Ok(())
+    }
+
+    fn check_new(&self, subscription: &str, topic: &TopicName) -> Result<(), BrokerError> {
+        self.check_open(topic)?;
+        if self.subscriptions.contains_key(subscription) {
+            return Err(BrokerError::AlreadyExists(format!("subscription {subscription}")));
+        }
+        if self.subscriptions.len() >= MAX_SUBSCRIPTIONS {
+            let reason = format!("topic {topic} has {MAX_SUBSCRIPTIONS} subscriptions already");
+            return Err(BrokerError::TooMany(reason));
+        }
+        Ok(())
+    }
+}
+
+fn check_subscription_name(name: &str) -> Result<(), BrokerError> {
+    if name.is_empty() || name.len() > MAX_SUBSCRIPTION_NAME_BYTES {
+        return Err(BrokerError::Invalid(format!(
+            "a subscription's name has 1 to {MAX_SUBSCRIPTION_NAME_BYTES} bytes, this one has {}",
+            name.len()
+        )));
+    }
+    Ok(())
 }
