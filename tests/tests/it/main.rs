@@ -1,0 +1,13 @@
+//! The integration tests: a real `weir`, the stock Python client, real data, bytes on a socket.
+//!
+//! One binary, a module for each thing that must be true of the whole.
+
+#![expect(clippy::unwrap_used, reason = "tests, and what they share, say what they expect by panicking")]
+
+mod batches;
+mod doors;
+mod files;
+mod journey;
+mod listing;
+mod protocol;
+mod restart;
