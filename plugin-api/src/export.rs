@@ -37,19 +37,27 @@ macro_rules! export {
             extern "C" fn describe() -> $crate::private::abi_stable::std_types::RString {
                 weir::describe_lister::<$type>(env!("CARGO_PKG_VERSION"), "1.0")
             }
-            $crate::__native_root!(v1_0, weir::v1_0::Root {
-                start: weir::start,
-                describe,
-                filter: weir::no_filter,
-                lister: weir::lister::<$type>,
-            });
+            $crate::__native_root!(
+                v1_0,
+                weir::v1_0::Root {
+                    start: weir::start,
+                    describe,
+                    filter: weir::no_filter,
+                    lister: weir::lister::<$type>,
+                }
+            );
         };
     };
 
     (next_minor $type:ty) => {
         $crate::__filter_component!(
-            $type, "1.1", "component-type:weir:extension@1.1.0:filter-guest", NEXT_FILTER_GUEST, v1_1,
-            "weir:extension/meta@1.1.0#describe", "weir:extension/meta@1.1.0#configure",
+            $type,
+            "1.1",
+            "component-type:weir:extension@1.1.0:filter-guest",
+            NEXT_FILTER_GUEST,
+            v1_1,
+            "weir:extension/meta@1.1.0#describe",
+            "weir:extension/meta@1.1.0#configure",
             "weir:extension/filter@1.1.0#judge"
         );
 
@@ -63,20 +71,28 @@ macro_rules! export {
             extern "C" fn authors() -> $crate::private::abi_stable::std_types::RString {
                 env!("CARGO_PKG_AUTHORS").into()
             }
-            $crate::__native_root!(v1_1, weir::v1_1::Root {
-                start: weir::start,
-                describe,
-                filter: weir::filter::<$type>,
-                lister: weir::no_lister,
-                authors,
-            });
+            $crate::__native_root!(
+                v1_1,
+                weir::v1_1::Root {
+                    start: weir::start,
+                    describe,
+                    filter: weir::filter::<$type>,
+                    lister: weir::no_lister,
+                    authors,
+                }
+            );
         };
     };
 
     ($type:ty) => {
         $crate::__filter_component!(
-            $type, "1.0", "component-type:weir:extension@1.0.0:filter-guest", FILTER_GUEST, v1_0,
-            "weir:extension/meta@1.0.0#describe", "weir:extension/meta@1.0.0#configure",
+            $type,
+            "1.0",
+            "component-type:weir:extension@1.0.0:filter-guest",
+            FILTER_GUEST,
+            v1_0,
+            "weir:extension/meta@1.0.0#describe",
+            "weir:extension/meta@1.0.0#configure",
             "weir:extension/filter@1.0.0#judge"
         );
 
@@ -87,12 +103,15 @@ macro_rules! export {
             extern "C" fn describe() -> $crate::private::abi_stable::std_types::RString {
                 weir::describe_filter::<$type>(env!("CARGO_PKG_VERSION"), "1.0")
             }
-            $crate::__native_root!(v1_0, weir::v1_0::Root {
-                start: weir::start,
-                describe,
-                filter: weir::filter::<$type>,
-                lister: weir::no_lister,
-            });
+            $crate::__native_root!(
+                v1_0,
+                weir::v1_0::Root {
+                    start: weir::start,
+                    describe,
+                    filter: weir::filter::<$type>,
+                    lister: weir::no_lister,
+                }
+            );
         };
     };
 }

@@ -219,8 +219,16 @@ mod tests {
         let read: Vec<std::collections::BTreeMap<String, String>> =
             serde_json::from_str(&all.to_json()).unwrap();
         let names: Vec<&str> = read.iter().map(|f| f["field"].as_str()).collect();
-        let expected =
-            ["key", "ordering-key", "topic", "producer", "publish-time", "event-time", "sequence-id", "payload"];
+        let expected = [
+            "key",
+            "ordering-key",
+            "topic",
+            "producer",
+            "publish-time",
+            "event-time",
+            "sequence-id",
+            "payload",
+        ];
         assert_eq!(names, expected);
     }
 }

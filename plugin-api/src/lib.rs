@@ -33,13 +33,13 @@
 //! A lister implements [`TopicLister`] and ends with `export!(lister MyLister)`.
 
 // In reading order.
-mod filter;
-mod message;
-mod field;
-mod verdict;
-mod lister;
 mod config;
+mod field;
+mod filter;
+mod lister;
 pub mod log;
+mod message;
+mod verdict;
 
 mod export;
 mod json;

@@ -17,10 +17,13 @@ mod library;
 mod row;
 
 pub use v1_0::{
-    Batch, Failure, Filter, FilterBox, Host, Lister, ListerBox, Payloads, Slot, TopicSets, TopicSetsRef, Value,
+    Batch, Failure, Filter, FilterBox, Host, Lister, ListerBox, Payloads, Slot, TopicSets, TopicSetsRef,
+    Value,
 };
 
-#[doc(hidden)]
-pub use library::{constructed, describe_filter, describe_lister, filter, lister, no_filter, no_lister, start};
 pub(crate) use library::log;
+#[doc(hidden)]
+pub use library::{
+    constructed, describe_filter, describe_lister, filter, lister, no_filter, no_lister, start,
+};
 pub(crate) use row::Row;

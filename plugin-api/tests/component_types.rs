@@ -13,8 +13,14 @@ const WIT: &str = include_str!("../../wit/weir.wit");
 fn next_minor() -> String {
     let wit = WIT.replace("@1.0.0", "@1.1.0");
     let host = "interface host {\n";
-    assert!(wit.contains(host) && wit.contains("package weir:extension@1.1.0"), "weir.wit has changed its shape");
-    wit.replace(host, &format!("{host}  /// How many batches this instance was handed.\n  batches: func() -> u64;\n"))
+    assert!(
+        wit.contains(host) && wit.contains("package weir:extension@1.1.0"),
+        "weir.wit has changed its shape"
+    );
+    wit.replace(
+        host,
+        &format!("{host}  /// How many batches this instance was handed.\n  batches: func() -> u64;\n"),
+    )
 }
 
 #[track_caller]

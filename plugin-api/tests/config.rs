@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use weir_plugin_api::Config;
-use weir_plugin_api::private::Schema;
 
 /// Which flights
 /// are late.

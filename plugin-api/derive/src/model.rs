@@ -46,9 +46,7 @@ impl Model {
         }
         let shape = match &input.data {
             Data::Struct(data) => Shape::Struct(read_fields(&data.fields)?),
-            Data::Enum(data) => {
-                Shape::Enum(data.variants.iter().map(read_variant).collect::<Result<_>>()?)
-            }
+            Data::Enum(data) => Shape::Enum(data.variants.iter().map(read_variant).collect::<Result<_>>()?),
             Data::Union(data) => {
                 return Err(Error::new_spanned(data.union_token, "a configuration is a struct"));
             }

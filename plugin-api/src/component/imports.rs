@@ -1,7 +1,7 @@
 //! What a component calls of the host.
 
-use super::arena;
 use super::Global;
+use super::arena;
 use crate::verdict::Error;
 
 /// The host's functions, of the minor that the extension was built for.

@@ -20,12 +20,7 @@ pub(crate) struct Row<'a> {
 
 impl<'a> Row<'a> {
     #[inline(always)]
-    pub(super) fn new(
-        slots: &'a [Slot<'a>],
-        columns: &'a [u16],
-        index: u32,
-        batch: &'a dyn Ask,
-    ) -> Self {
+    pub(super) fn new(slots: &'a [Slot<'a>], columns: &'a [u16], index: u32, batch: &'a dyn Ask) -> Self {
         Self { slots, columns, index, batch }
     }
 

@@ -256,12 +256,7 @@ impl<'a> Slot<'a> {
     /// A whole number.
     #[inline(always)]
     pub const fn number(number: i64) -> Self {
-        Self {
-            data: std::ptr::null(),
-            word: number.cast_unsigned(),
-            kind: NUMBER,
-            borrowed: PhantomData,
-        }
+        Self { data: std::ptr::null(), word: number.cast_unsigned(), kind: NUMBER, borrowed: PhantomData }
     }
 
     /// Yes or no.

@@ -16,7 +16,11 @@ impl TopicLister for AnyLister {
 
     fn answer<'t>(&mut self, request: &Request, topics: &Topics<'t>) -> Result<Set<'t>, Error> {
         let told = |name: &str| {
-            request.properties.get(name).map(String::as_str).ok_or_else(|| Error::new(format_args!("no {name}")))
+            request
+                .properties
+                .get(name)
+                .map(String::as_str)
+                .ok_or_else(|| Error::new(format_args!("no {name}")))
         };
         match told("do")? {
             "all" => Ok(topics.all()),
