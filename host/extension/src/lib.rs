@@ -10,19 +10,25 @@
 
 mod artifact;
 pub mod builtin;
+mod compiled;
+mod component;
 pub mod extensions;
 pub mod filter;
 pub mod lister;
 pub mod message;
 pub mod names;
+mod native;
+#[cfg(test)]
+mod testing;
 
-pub use artifact::Limits;
+pub use artifact::{CompilerCommand, Limits, LoaderOptions};
 pub use builtin::Builtin;
+pub use compiled::{COMPILER_CHILD, compile_child};
 pub use extensions::{
     ClassName, ConfigError, Configured, Counts, ExtensionInfo, Extensions, Form, Inspection, Key, Kind,
     RefusedFile, RegisterError, Registered, RemoveError, Scope, Source, Tally, Unavailable,
 };
 pub use filter::{Broke, BrokeKind, MessageFilter, Verdict};
 pub use lister::{ListRequest, Mode, TopicLister, TopicSet, Topics};
-pub use message::{Field, Messages, Row};
+pub use message::{Cell, Field, Messages, Row};
 pub use names::{Domain, NameError, NamespaceName, TopicName};

@@ -1,0 +1,159 @@
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use crate::artifact::{Limits, Loaded};
+use crate::filter::{BrokeKind, Verdict};
+use crate::message::Messages;
+use crate::testing::{Bench, filter, guest, judge};
+
+const LIMITS: Limits = Limits { deadline: Duration::from_millis(50), memory: 32 << 20 };
+
+fn misbehaving(bench: &Bench) -> std::sync::Arc<dyn Loaded> {
+    bench.component(&guest("misbehaving.wasm"), LIMITS).unwrap()
+}
+
+/// Tells the guest to do each of these, a message each; in one call.
+fn told(loaded: &dyn Loaded, what: &[&str]) -> Result<Vec<Verdict>, crate::Broke> {
+    let (mut filter, fields) = filter(loaded, "{}").unwrap();
+    let mut messages = Messages::new(fields);
+    for what in what {
+        messages.row().property("do", what);
+    }
+    judge(&mut *filter, &messages)
+}
+
+#[track_caller]
+fn breaks(loaded: &dyn Loaded, what: &str, kind: BrokeKind, because: &str) {
+    let broke = told(loaded, &["accept", what]).unwrap_err();
+    assert_eq!(broke.kind, kind, "{what}: {broke}");
+    assert!(broke.reason.contains(because), "{what}: {broke}");
+}
+
+#[test]
+fn each_way_to_break_is_told_apart() {
+    let bench = Bench::new();
+    let loaded = misbehaving(&bench);
+    breaks(&*loaded, "panic", BrokeKind::Trap, "told to panic");
+    breaks(&*loaded, "loop", BrokeKind::Deadline, "deadline");
+    breaks(&*loaded, "undeclared", BrokeKind::Trap, "not among the fields");
+    breaks(&*loaded, "recurse", BrokeKind::Trap, "stack");
+    breaks(&*loaded, "sleep", BrokeKind::Trap, "wasi:");
+}
+
+#[test]
+fn a_guest_that_grows_breaks_of_its_memory() {
+    let bench = Bench::new();
+    // Filling 32 MiB takes longer than a message may on a busy machine.
+    let limits = Limits { deadline: Duration::from_secs(60), ..LIMITS };
+    let loaded = bench.component(&guest("misbehaving.wasm"), limits).unwrap();
+    breaks(&*loaded, "grow", BrokeKind::Memory, "33554432 bytes");
+}
+
+#[test]
+fn an_error_breaks_its_message_only() {
+    let bench = Bench::new();
+    let verdicts =
+        told(&*misbehaving(&bench), &["error", "accept", "reject", "reschedule", "nonsense"]).unwrap();
+    let later = Verdict::Reschedule(Duration::from_millis(1));
+    assert_eq!(verdicts, [Verdict::Broke, Verdict::Accept, Verdict::Reject, later, Verdict::Broke]);
+}
+
+#[test]
+fn output_is_captured_and_harmless() {
+    let bench = Bench::new();
+    let verdicts = told(&*misbehaving(&bench), &["print", "log"]).unwrap();
+    assert_eq!(verdicts, [Verdict::Accept; 2]);
+}
+
+#[test]
+fn an_endless_loop_ends_at_its_deadline_whatever_the_batch() {
+    let bench = Bench::new();
+    let loaded = misbehaving(&bench);
+    let mut batch = vec!["accept"; 1000];
+    batch.push("loop");
+    let begun = Instant::now();
+    assert_eq!(told(&*loaded, &batch).unwrap_err().kind, BrokeKind::Deadline);
+    // 50 ms and 500 ms; the rest is for a machine that is busy.
+    assert!(begun.elapsed() > Duration::from_millis(500), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn an_instance_that_broke_refuses_every_later_call() {
+    let bench = Bench::new();
+    let loaded = misbehaving(&bench);
+    let (mut filter, fields) = filter(&*loaded, "{}").unwrap();
+    let mut messages = Messages::new(fields);
+    messages.row().property("do", "panic");
+    messages.row().property("do", "accept");
+    let mut verdicts = Vec::new();
+    filter.judge(&messages, &[0], &mut verdicts).unwrap_err();
+    let broke = filter.judge(&messages, &[1], &mut verdicts).unwrap_err();
+    assert_eq!(broke.kind, BrokeKind::Trap);
+    assert!(
+        broke.reason.contains("must be thrown away") && broke.reason.contains("told to panic"),
+        "{broke}"
+    );
+    assert!(verdicts.is_empty());
+}
+
+#[test]
+fn a_configuration_may_be_refused_and_may_break() {
+    let bench = Bench::new();
+    let loaded = misbehaving(&bench);
+    let kinds: BTreeMap<&str, BrokeKind> = ["Error", "Panic", "Loop", "Grow"]
+        .into_iter()
+        .map(|new| {
+            (new, loaded.configure(&format!(r#"{{"new":"{}"}}"#, new.to_lowercase())).unwrap_err().kind)
+        })
+        .collect();
+    let expected = [
+        ("Error", BrokeKind::Error),
+        ("Grow", BrokeKind::Memory),
+        ("Loop", BrokeKind::Deadline),
+        ("Panic", BrokeKind::Trap),
+    ];
+    assert_eq!(kinds, expected.into());
+}
+
+#[test]
+fn large_payloads_are_asked_for() {
+    let bench = Bench::new();
+    let loaded = misbehaving(&bench);
+    let (mut filter, fields) = filter(&*loaded, "{}").unwrap();
+    let payloads = [0, 1, 4096, 4097, 1 << 20, (1 << 20) + 1].map(|len| Bytes::from(vec![7; len]));
+    let mut messages = Messages::new(fields);
+    for payload in &payloads {
+        let mut row = messages.row();
+        row.property("do", "payload");
+        row.payload(payload);
+    }
+    let verdicts = judge(&mut *filter, &messages).unwrap();
+    use Verdict::{Accept, Reject};
+    assert_eq!(verdicts, [Accept, Reject, Accept, Reject, Accept, Reject]);
+    let mut some = Vec::new();
+    filter.judge(&messages, &[3, 4], &mut some).unwrap();
+    assert_eq!(some, [Reject, Accept], "rows are numbered from the batch that is asked for");
+}
+
+#[test]
+fn a_component_that_starts_too_large_is_refused() {
+    let bench = Bench::new();
+    let limits = Limits { memory: 64 << 10, ..LIMITS };
+    let error = bench.component(&guest("misbehaving.wasm"), limits).err().unwrap().to_string();
+    assert!(error.contains("too greedy"), "{error}");
+}
+
+#[test]
+fn compiled_code_is_found_again() {
+    let bench = Bench::new();
+    let bytes = guest("even.wasm");
+    bench.component(&bytes, LIMITS).unwrap();
+    let compiled = || std::fs::read_dir(bench.folder.path().join("extensions/compiled")).unwrap();
+    let written = compiled().next().unwrap().unwrap().metadata().unwrap().modified().unwrap();
+    bench.component(&bytes, LIMITS).unwrap();
+    assert_eq!(compiled().count(), 1);
+    assert_eq!(compiled().next().unwrap().unwrap().metadata().unwrap().modified().unwrap(), written);
+}

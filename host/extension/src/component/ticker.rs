@@ -1,0 +1,56 @@
+//! The clock that ends calls: a thread that counts an engine's epoch up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use wasmtime::Engine;
+
+/// How often the epoch grows: a call ends at most this much after its deadline. Two hundred wakings a
+/// second cost nothing that can be measured.
+const TICK: Duration = Duration::from_millis(5);
+
+/// The running clock; dropping it ends its thread.
+pub(super) struct Ticker {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Ticker {
+    pub(super) fn start(engine: &Engine) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let engine = engine.clone();
+        let stopped = stop.clone();
+        let thread = std::thread::Builder::new()
+            .name("weir-epoch".into())
+            .spawn(move || {
+                while !stopped.load(Ordering::Relaxed) {
+                    std::thread::park_timeout(TICK);
+                    engine.increment_epoch();
+                }
+            })
+            .expect("the system gives a thread");
+        Self { stop, thread: Some(thread) }
+    }
+
+    /// How many ticks from now a deadline is. One more than fit, since the first may come at once.
+    #[inline]
+    pub(super) fn ticks(&self, deadline: Duration) -> u64 {
+        // In microseconds of 64 bits: a division of 128 bits costs 10 ns.
+        let micros = deadline.as_secs().saturating_mul(1_000_000) + u64::from(deadline.subsec_micros());
+        micros.div_ceil(TICK.as_micros() as u64) + 1
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            if thread.join().is_err() {
+                tracing::error!("the epoch thread panicked; calls of extensions were not ended");
+            }
+        }
+    }
+}

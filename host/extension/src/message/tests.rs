@@ -1,0 +1,123 @@
+use super::*;
+
+fn fields(names: &[&str]) -> Arc<[Field]> {
+    names.iter().map(|name| Field::Property((*name).into())).collect()
+}
+
+/// What two columns hold after these properties were offered, one by one and at once.
+#[track_caller]
+fn check(offered: &[(&str, &str)], expected: [Option<&str>; 2]) {
+    let mut messages = Messages::new(fields(&["region", "priority"]));
+    // Twice, so that the second row goes by what the first has taught.
+    for _ in 0..2 {
+        let mut row = messages.row();
+        for (name, value) in offered {
+            row.property(name, value);
+        }
+        messages.row().properties(offered);
+    }
+    for row in 0..4 {
+        let cells = [0, 1].map(|column| match messages.cell(row, column) {
+            Cell::Missing => None,
+            Cell::Text(text) => Some(text),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(cells, expected, "row {row}");
+    }
+}
+
+#[test]
+fn what_is_read_is_kept_and_the_rest_is_dropped() {
+    check(&[("region", "eu"), ("x", "y"), ("priority", "3")], [Some("eu"), Some("3")]);
+    check(&[("priority", ""), ("regiom", "eu")], [None, Some("")]);
+    check(&[], [None, None]);
+}
+
+#[test]
+fn the_last_property_of_a_name_stands() {
+    check(&[("region", "eu"), ("region", "us"), ("priority", "1")], [Some("us"), Some("1")]);
+}
+
+#[test]
+fn names_of_one_length_are_told_apart() {
+    check(&[("tenant", "a"), ("source", "b"), ("order-id", "c"), ("trace", "d")], [None, None]);
+}
+
+#[test]
+fn many_properties_are_looked_up_one_by_one() {
+    let names: Vec<String> = (0..1000).map(|n| format!("p{n:05}")).collect();
+    let mut offered: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "x")).collect();
+    offered.push(("region", "eu"));
+    check(&offered, [Some("eu"), None]);
+}
+
+#[test]
+fn guesses_survive_a_change_of_order() {
+    let mut messages = Messages::new(fields(&["a", "b"]));
+    for order in [["a", "b"], ["b", "a"], ["a", "b"], ["c", "b"]] {
+        let mut row = messages.row();
+        for name in order {
+            row.property(name, if name == "a" { "1" } else { "2" });
+        }
+    }
+    let column = |column| (0..4).map(|row| messages.cell(row, column)).collect::<Vec<_>>();
+    assert_eq!(column(0), [Cell::Text("1"), Cell::Text("1"), Cell::Text("1"), Cell::Missing]);
+    assert_eq!(column(1), [Cell::Text("2"); 4]);
+}
+
+#[test]
+fn fields_of_the_broker_have_their_kinds() {
+    let all: Arc<[Field]> = Field::NAMED.map(|(_, field)| field).into();
+    let mut messages = Messages::new(all.clone());
+    let payload = Bytes::from_static(b"\x00\xff");
+    let mut row = messages.row();
+    row.text(&Field::Key, "k");
+    row.bytes(&Field::OrderingKey, b"\xfe");
+    row.number(&Field::EventTime, -1);
+    row.payload(&payload);
+    messages.row();
+    let found: Vec<Cell> = (0..all.len()).map(|column| messages.cell(0, column)).collect();
+    use Cell::{Missing, Number, Text};
+    let (ordering_key, sent) = (Cell::Bytes(b"\xfe"), Cell::Bytes(b"\x00\xff"));
+    let expected = [Text("k"), ordering_key, Missing, Missing, Missing, Number(-1), Missing, sent];
+    assert_eq!(found, expected);
+    assert!((0..all.len()).all(|column| messages.cell(1, column) == Missing), "an empty row is empty");
+}
+
+#[test]
+fn a_recycled_batch_is_empty_and_works_as_before() {
+    let mut messages = Messages::new(fields(&["a"]));
+    {
+        let value = String::from("gone");
+        let mut first = Messages::new(fields(&["a"]));
+        first.row().property("a", &value);
+        messages = std::mem::replace(&mut messages, first.recycle());
+        drop(value);
+    }
+    assert!(messages.is_empty());
+    messages.row().property("a", "1");
+    assert_eq!((messages.len(), messages.cell(0, 0)), (1, Cell::Text("1")));
+}
+
+#[test]
+fn a_mapping_finds_each_field_of_the_filter_in_the_batch() {
+    let map = |filter: &[&str], batch: &[&str]| Mapping::new(&fields(filter), &fields(batch));
+    assert_eq!(map(&["b", "a", "b"], &["a", "b"]).complete(), Some(&[1, 0, 1][..]));
+    let gathered = map(&["c", "b", "a"], &["a", "b"]);
+    assert_eq!(gathered.complete(), None);
+    assert_eq!(gathered.columns().collect::<Vec<_>>(), [None, Some(1), Some(0)]);
+}
+
+#[test]
+fn short_names_compare_as_slices_do() {
+    let text = b"abcdefghijklmnopqrstuvwxyz";
+    for len in 0..=text.len() {
+        assert!(same(&text[..len], &text[..len].to_vec()));
+        for at in 0..len {
+            let mut other = text[..len].to_vec();
+            other[at] ^= 1;
+            assert!(!same(&text[..len], &other), "{len} {at}");
+        }
+        assert!(!same(&text[..len], b"0123"), "{len}");
+    }
+}

@@ -1,0 +1,339 @@
+//! Native libraries: opened for good, called through the frozen contract of their minor.
+//!
+//! What runs here is trusted: a library's constructors run as it is opened, whatever its type says, and
+//! nothing ends a loop of its code. The edge is guarded all the same: `abi_stable` compares both sides'
+//! types before a function is called, and the SDK catches panics on the library's side.
+//!
+//! No type of abi_stable leaves this file and its folder.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use abi_stable::library::{LibHeader, LibraryError, lib_header_from_path};
+use abi_stable::std_types::{RErr, ROk, RResult, RSlice, RSliceMut, RSome, RStr, RString};
+use parking_lot::RwLock;
+use tracing::{debug, error, info, trace, warn};
+use weir_plugin_api::native::{Batch, Failure, FilterBox, Host, ListerBox, Payloads, Slot, v1_0};
+
+use crate::artifact::{Description, Loaded, OpenError, fields_of};
+use crate::compiled::private_folder;
+use crate::extensions::Kind;
+use crate::filter::{Broke, BrokeKind, MessageFilter, Verdict};
+use crate::lister::TopicLister;
+use crate::message::{Field, Mapping, Messages};
+
+mod lister;
+
+#[cfg(test)]
+mod tests;
+
+/// The longest log line of a library; the rest of it is cut.
+const MAX_LINE: usize = 4 << 10;
+
+/// The folder in which each library gets a path of its own, and their count.
+pub(crate) struct Libraries {
+    folder: PathBuf,
+    opened: AtomicUsize,
+}
+
+/// A library of ours, open for good: the functions of its root module.
+pub(crate) struct Library {
+    version: String,
+    start: extern "C" fn(Host),
+    describe: extern "C" fn() -> RString,
+    filter: extern "C" fn(RStr<'_>) -> RResult<FilterBox, Failure>,
+    lister: extern "C" fn(RStr<'_>) -> RResult<ListerBox, Failure>,
+}
+
+impl Libraries {
+    /// Opens the folder, making it if need be.
+    ///
+    /// # Errors
+    /// When it cannot be made, or belongs to another user.
+    pub(crate) fn open(folder: &Path) -> io::Result<Self> {
+        private_folder(folder)?;
+        Ok(Self { folder: folder.to_owned(), opened: AtomicUsize::new(0) })
+    }
+
+    /// How many libraries are open. Each holds about half a megabyte until the process ends.
+    pub(crate) fn count(&self) -> usize {
+        self.opened.load(Ordering::Relaxed)
+    }
+
+    /// Opens a library from a copy of its own; `from` is for the log.
+    ///
+    /// # Errors
+    /// When it is no library of ours, or of another major version of the contract.
+    pub(crate) fn open_library(&self, bytes: &[u8], sha256: &str, from: &Path) -> Result<Library, OpenError> {
+        let header = self.header(bytes, sha256)?;
+        let count = self.opened.fetch_add(1, Ordering::Relaxed) + 1;
+        let version = header.version_strings().version.to_string();
+        info!(from = %from.display(), contract = version, libraries = count, "native library opened");
+        Library::of(header, version)
+    }
+
+    fn header(&self, bytes: &[u8], sha256: &str) -> Result<&'static LibHeader, OpenError> {
+        // dlopen knows a library by its path, by its inode too, and gives back the first one for ever:
+        // so each gets a path that this process never used before. The inode is not used again while
+        // the library is mapped, which is until the end.
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = self.folder.join(format!("{sha256}-{}-{next}.so", std::process::id()));
+        let copied = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+            .and_then(|mut file| file.write_all(bytes));
+        let header = match copied {
+            Ok(()) => lib_header_from_path(&path).map_err(|error| OpenError(explain(&error))),
+            Err(error) => Err(OpenError(format!("its copy {} cannot be written: {error}", path.display()))),
+        };
+        // An open library needs its name no more.
+        if let Err(error) = fs::remove_file(&path) {
+            warn!(path = %path.display(), %error, "copy of a library not removed");
+        }
+        header
+    }
+}
+
+impl Library {
+    fn of(header: &'static LibHeader, version: String) -> Result<Self, OpenError> {
+        let (major, minor) = version.split_once('.').unwrap_or((&version, "0"));
+        if major != "1" {
+            return Err(OpenError(format!("it was built for contract {version}, this host speaks 1.x")));
+        }
+        // A library of a later minor is taken as the latest that we know: its types only grew.
+        match minor.split('.').next() {
+            #[cfg(test)]
+            Some(minor) if minor != "0" => tests::open_as_next_minor(header, version),
+            _ => {
+                let root: v1_0::RootRef =
+                    header.init_root_module().map_err(|error| OpenError(explain(&error)))?;
+                Ok(Self {
+                    version,
+                    start: root.start(),
+                    describe: root.describe(),
+                    filter: root.filter(),
+                    lister: root.lister(),
+                })
+            }
+        }
+    }
+}
+
+/// A sentence about why a library was not taken. abi_stable's own report of types that differ has 16 to
+/// 36 KB: it goes to the log.
+fn explain(error: &LibraryError) -> String {
+    match error {
+        LibraryError::OpenError { err, .. } => format!("the system cannot load it: {}", first_line(err)),
+        LibraryError::GetSymbolError { .. } => {
+            "it is a native library without weir's root module; end its crate with the SDK's export!".into()
+        }
+        LibraryError::IncompatibleVersionNumber { expected_version, actual_version, .. } => {
+            format!("it was built for contract {actual_version}, this host speaks {expected_version}")
+        }
+        LibraryError::InvalidAbiHeader(_) | LibraryError::InvalidCAbi { .. } => {
+            "it was built with another version of abi_stable than this host's; build it with the SDK of this host".into()
+        }
+        LibraryError::AbiInstability(report) => {
+            debug!(%report, "types of a native library differ from ours");
+            "its types differ from those of the contract version that it names; build it with the SDK, unchanged (the full report is in the log at level debug)".into()
+        }
+        LibraryError::RootModule { err, .. } => format!("its root module was not made: {}", first_line(err)),
+        other => format!("it was not taken: {}", first_line(other)),
+    }
+}
+
+fn first_line(error: &impl std::fmt::Display) -> String {
+    let text = error.to_string();
+    text.lines().find(|line| !line.trim().is_empty()).unwrap_or("").trim().chars().take(300).collect()
+}
+
+/// Names of libraries for their log lines, by the context that each was given. Grows with the libraries.
+static LOGGED_AS: RwLock<Vec<Arc<str>>> = RwLock::new(Vec::new());
+
+/// What libraries write to. Levels as in `wit/weir.wit`.
+extern "C" fn log(context: u64, level: u8, text: RStr<'_>) {
+    let name = usize::try_from(context).ok().and_then(|at| LOGGED_AS.read().get(at).cloned());
+    let class = name.as_deref().unwrap_or("?");
+    let text = text.as_str();
+    let text = &text[..text.floor_char_boundary(MAX_LINE)];
+    match level {
+        0 => trace!(class, "{text}"),
+        1 => debug!(class, "{text}"),
+        2 => info!(class, "{text}"),
+        3 => warn!(class, "{text}"),
+        _ => error!(class, "{text}"),
+    }
+}
+
+/// An opened library that has described itself.
+pub(crate) struct Extension {
+    description: Description,
+    library: Library,
+}
+
+impl Extension {
+    /// Starts a library and asks it what it is.
+    ///
+    /// # Errors
+    /// When its description is not what the contract asks for.
+    pub(crate) fn open(library: Library) -> Result<Self, OpenError> {
+        let context = {
+            let mut names = LOGGED_AS.write();
+            names.push("?".into());
+            names.len() - 1
+        };
+        (library.start)(Host { context: context as u64, log });
+        let description = Description::parse((library.describe)().as_str())?;
+        LOGGED_AS.write()[context] = description.class.as_str().into();
+        debug!(class = %description.class, contract = library.version, "native library described");
+        Ok(Self { description, library })
+    }
+}
+
+impl Loaded for Extension {
+    fn description(&self) -> &Description {
+        &self.description
+    }
+
+    fn configure(&self, config: &str) -> Result<Vec<Field>, Broke> {
+        if !self.description.kinds.contains(&Kind::Filter) {
+            return self.lister(config).map(|_| Vec::new());
+        }
+        let filter = (self.library.filter)(config.into()).into_result().map_err(broke)?;
+        fields_of(filter.reads().as_str())
+    }
+
+    fn filter(&self, config: &str, fields: &Arc<[Field]>) -> Result<Box<dyn MessageFilter>, Broke> {
+        let filter = (self.library.filter)(config.into()).into_result().map_err(broke)?;
+        if fields_of(filter.reads().as_str())? != **fields {
+            return Err(Broke {
+                kind: BrokeKind::BadAnswer,
+                reason: "it reads other fields than it did with this configuration before".into(),
+            });
+        }
+        Ok(Box::new(NativeFilter {
+            filter,
+            fields: fields.clone(),
+            mapping: None,
+            words: Vec::new(),
+            broken: None,
+        }))
+    }
+
+    fn lister(&self, config: &str) -> Result<Box<dyn TopicLister>, Broke> {
+        let lister = (self.library.lister)(config.into()).into_result().map_err(broke)?;
+        Ok(Box::new(lister::NativeLister::new(lister)))
+    }
+}
+
+fn broke(failure: Failure) -> Broke {
+    match failure {
+        Failure::Error(reason) => Broke { kind: BrokeKind::Error, reason: reason.into() },
+        Failure::Panic(reason) => Broke { kind: BrokeKind::Panic, reason: reason.into() },
+    }
+}
+
+struct NativeFilter {
+    filter: FilterBox,
+    fields: Arc<[Field]>,
+    mapping: Option<Mapping>,
+    /// What the library answered to the last batch.
+    words: Vec<u64>,
+    /// After a panic its state is in pieces.
+    broken: Option<Broke>,
+}
+
+impl MessageFilter for NativeFilter {
+    fn judge(
+        &mut self,
+        messages: &Messages<'_>,
+        rows: &[u32],
+        verdicts: &mut Vec<Verdict>,
+    ) -> Result<(), Broke> {
+        if let Some(Broke { kind, reason }) = &self.broken {
+            let reason = format!("this instance broke before and must be thrown away: {reason}");
+            return Err(Broke { kind: *kind, reason });
+        }
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let mapping = Mapping::of(&mut self.mapping, &self.fields, messages.fields());
+        self.words.clear();
+        self.words.resize(rows.len(), 0);
+        let words = RSliceMut::from_mut_slice(&mut self.words);
+        let panicked = match mapping.complete() {
+            Some(columns) => {
+                let payloads = Given { messages, rows: None };
+                let stride = messages.fields().len();
+                let batch = Batch::new(messages.all_cells(), stride, columns, rows, &payloads);
+                self.filter.judge(batch, words)
+            }
+            None => {
+                // A field that the batch has no cells for: a view of our own, in which it is missing.
+                let cells = gather(messages, rows, mapping);
+                let columns: Vec<u16> = (0..).take(self.fields.len()).collect();
+                let all: Vec<u32> = (0..).take(rows.len()).collect();
+                let payloads = Given { messages, rows: Some(rows) };
+                let batch = Batch::new(&cells, self.fields.len(), &columns, &all, &payloads);
+                self.filter.judge(batch, words)
+            }
+        };
+        if let RSome(reason) = panicked {
+            let broke = Broke { kind: BrokeKind::Panic, reason: reason.into() };
+            self.broken = Some(broke.clone());
+            return Err(broke);
+        }
+        read(&self.words, verdicts)
+    }
+}
+
+fn gather<'m>(messages: &'m Messages<'_>, rows: &[u32], mapping: &Mapping) -> Vec<Slot<'m>> {
+    let mut cells = Vec::with_capacity(rows.len() * mapping.columns().len());
+    for row in rows {
+        let row = messages.cells(*row);
+        cells.extend(mapping.columns().map(|column| column.map_or(Slot::MISSING, |column| row[column])));
+    }
+    cells
+}
+
+/// The payloads of a batch. They are not in the view: it borrows from the entry, and they own.
+struct Given<'m> {
+    messages: &'m Messages<'m>,
+    /// Where the view's rows lie in the batch, if they are not the batch's own.
+    rows: Option<&'m [u32]>,
+}
+
+impl Payloads for Given<'_> {
+    fn payload(&self, row: u32) -> RResult<RSlice<'_, u8>, RString> {
+        let row = self.rows.map_or(Some(row), |rows| rows.get(row as usize).copied());
+        match row.and_then(|row| self.messages.payload(row)) {
+            Some(payload) => ROk(payload[..].into()),
+            None => {
+                RErr("the message has no payload, or payload is not among the fields that are read".into())
+            }
+        }
+    }
+}
+
+/// Reads a library's answer; on an error `verdicts` is as it was.
+fn read(words: &[u64], verdicts: &mut Vec<Verdict>) -> Result<(), Broke> {
+    // As a fold over all words, not up to the first bad one, this becomes a few vector instructions.
+    if words.iter().fold(0, |most, word| most.max(word & 0xff)) > 3 {
+        let reason = "it answered with a verdict that is not 0 to 3".into();
+        return Err(Broke { kind: BrokeKind::BadAnswer, reason });
+    }
+    verdicts.extend(words.iter().map(|word| match word & 0xff {
+        0 => Verdict::Accept,
+        1 => Verdict::Reject,
+        2 => Verdict::Reschedule(std::time::Duration::from_millis(word >> 32)),
+        _ => Verdict::Broke,
+    }));
+    Ok(())
+}
