@@ -16,7 +16,7 @@ use crate::topics::View;
 ///
 /// A change costs the logarithm of the namespace's size. The first reader after a change makes the
 /// namespace's next snapshot, at a cost in proportion to its topics (some 0.1 µs a topic and property);
-/// all others share it and wait for nobody. At a hundred times the load, in topics or in changes between
+/// all others share it and wait for nobody; a change that comes meanwhile waits. At a hundred times the load, in topics or in changes between
 /// two listings, that is the first thing to replace: by snapshots that share what has not changed.
 ///
 /// A namespace once seen keeps an empty entry after its last topic has gone.

@@ -71,7 +71,7 @@ fn the_whole_name_is_compared() {
         matches(&pattern("tp$"), &[tp], &[tp2, xtp]);
         matches(&pattern("tp.*"), &[tp, tp2], &[xtp]);
         matches(&pattern(".*tp"), &[tp, xtp], &[tp2]);
-        matches(&pattern("tp|.*2"), &[tp], &[tp2]);
+        matches(&pattern("tp|.*2"), &[tp, tp2], &[xtp]);
     }
 }
 
