@@ -7,9 +7,11 @@ use weir_extension::Broke;
 
 /// After this many batches in a row of which every message broke alone, a filter rests …
 const BATCHES: u32 = 3;
-/// … if they were at least this many messages: a single one that is withheld and tried again and again
-/// does not stop those that may come after it.
+/// … if they were at least this many messages …
 const MESSAGES: usize = 32;
+/// … within this time: a few that are withheld, and tried again with growing pauses while nothing else
+/// comes, do not stop what may come after them.
+const WITHIN: Duration = Duration::from_secs(300);
 /// The first rest; each further one is twice as long.
 const FIRST_REST: Duration = Duration::from_secs(1);
 /// The longest rest.
@@ -25,6 +27,8 @@ pub(crate) struct Breaker {
     filter: u64,
     batches: u32,
     messages: usize,
+    /// When the first of these batches broke.
+    since: Option<Instant>,
     rest: Option<Rest>,
 }
 
@@ -56,9 +60,11 @@ impl Breaker {
         broke: &Broke,
         now: Instant,
     ) -> Option<Duration> {
-        if self.filter != filter {
+        let long_ago = |since: Instant| now.saturating_duration_since(since) > WITHIN;
+        if self.filter != filter || (self.rest.is_none() && self.since.is_some_and(long_ago)) {
             self.worked(filter);
         }
+        self.since.get_or_insert(now);
         self.batches = self.batches.saturating_add(1);
         self.messages = self.messages.saturating_add(messages);
         let length = match &self.rest {
@@ -115,6 +121,19 @@ mod tests {
         for _ in 0..31 {
             assert_eq!(breaker.broke(1, 1, &trap(), now), None);
         }
+    }
+
+    #[test]
+    fn a_few_messages_tried_again_for_hours_are_not_everything() {
+        let (mut breaker, mut now) = (Breaker::default(), Instant::now());
+        for _ in 0..1000 {
+            assert_eq!(breaker.broke(1, 3, &trap(), now), None);
+            now += seconds(60);
+        }
+        // What comes in a rush is, from the eleventh time on.
+        now += WITHIN;
+        let rests = (0..12).filter_map(|_| breaker.broke(1, 3, &trap(), now));
+        assert_eq!(rests.collect::<Vec<_>>(), [seconds(1), seconds(2)]);
     }
 
     #[test]
