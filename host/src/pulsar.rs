@@ -1,0 +1,4 @@
+//! The listener for Pulsar clients.
+
+mod lane;
+mod outbox;

@@ -1,0 +1,148 @@
+//! What one connection has still to be sent: a queue bounded in bytes, and the task that writes it.
+//!
+//! Whoever sends waits while the bound is reached; that stops delivery to a client that does not read,
+//! and nobody else's. A frame larger than the bound goes out alone. Frames that wait together leave in
+//! one write.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::io::{AsyncWrite, AsyncWriteExt, BufWriter};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+/// The buffer in which small frames are gathered to one write. Larger frames pass it by.
+const WRITE_BUFFER: usize = 64 * 1024;
+
+/// A frame on its way out: its head, and (for a message) the entry, which is shared and not copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outgoing {
+    pub(crate) head: Bytes,
+    pub(crate) body: Bytes,
+}
+
+impl From<Bytes> for Outgoing {
+    fn from(head: Bytes) -> Self {
+        Self { head, body: Bytes::new() }
+    }
+}
+
+/// The sending end. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Outbox {
+    queue: mpsc::UnboundedSender<(Outgoing, OwnedSemaphorePermit)>,
+    // Bounds the queue: each frame in it holds as many permits as it has bytes.
+    budget: Arc<Semaphore>,
+    bound: u32,
+}
+
+/// The writing end; to be run by [`Writer::run`].
+pub(crate) struct Writer {
+    queue: mpsc::UnboundedReceiver<(Outgoing, OwnedSemaphorePermit)>,
+    budget: Arc<Semaphore>,
+}
+
+/// The connection is gone: nothing more will be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the connection is closed")]
+pub(crate) struct Closed;
+
+/// A queue of at most `bound` bytes.
+pub(crate) fn outbox(bound: usize) -> (Outbox, Writer) {
+    let bound = u32::try_from(bound).unwrap_or(u32::MAX).max(1);
+    let budget = Arc::new(Semaphore::new(bound as usize));
+    let (sender, receiver) = mpsc::unbounded_channel();
+    (Outbox { queue: sender, budget: Arc::clone(&budget), bound }, Writer { queue: receiver, budget })
+}
+
+impl Outbox {
+    /// Queues a frame; waits while the queue is full.
+    ///
+    /// # Errors
+    /// When the connection is closed.
+    pub(crate) async fn send(&self, frame: impl Into<Outgoing>) -> Result<(), Closed> {
+        let frame = frame.into();
+        let bytes = u32::try_from(frame.head.len() + frame.body.len()).unwrap_or(u32::MAX);
+        let permit = Arc::clone(&self.budget)
+            .acquire_many_owned(bytes.clamp(1, self.bound))
+            .await
+            .map_err(|_closed_has_one_meaning| Closed)?;
+        self.queue.send((frame, permit)).map_err(|_closed_has_one_meaning| Closed)
+    }
+}
+
+impl Writer {
+    /// Writes until every [`Outbox`] is dropped, or the peer is gone; then whoever waits is told.
+    ///
+    /// # Errors
+    /// When the socket fails.
+    pub(crate) async fn run(mut self, socket: impl AsyncWrite + Unpin) -> std::io::Result<()> {
+        let mut socket = BufWriter::with_capacity(WRITE_BUFFER, socket);
+        while let Some(first) = self.queue.recv().await {
+            let mut next = Some(first);
+            while let Some((frame, _permit)) = next {
+                socket.write_all(&frame.head).await?;
+                socket.write_all(&frame.body).await?;
+                next = self.queue.try_recv().ok();
+            }
+            socket.flush().await?;
+        }
+        socket.shutdown().await
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.budget.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn frames_arrive_in_order() {
+        let (outbox, writer) = outbox(100);
+        let (near, mut far) = tokio::io::duplex(16);
+        let writing = tokio::spawn(writer.run(near));
+        let sending = tokio::spawn(async move {
+            for i in 0..50_u8 {
+                let frame = Outgoing { head: vec![i].into(), body: vec![i; 10].into() };
+                outbox.send(frame).await.unwrap();
+            }
+        });
+        let mut read = Vec::new();
+        far.read_to_end(&mut read).await.unwrap();
+        sending.await.unwrap();
+        writing.await.unwrap().unwrap();
+        let expected: Vec<u8> = (0..50_u8).flat_map(|i| [i; 11]).collect();
+        assert_eq!(read, expected);
+    }
+
+    #[tokio::test]
+    async fn a_full_queue_makes_the_sender_wait() {
+        let (outbox, writer) = outbox(10);
+        outbox.send(Bytes::from_static(&[0; 10])).await.unwrap();
+        let waits = outbox.send(Bytes::from_static(&[0; 1]));
+        tokio::pin!(waits);
+        assert!(
+            std::future::poll_fn(|cx| std::task::Poll::Ready(waits.as_mut().poll(cx))).await.is_pending()
+        );
+        drop(writer);
+        assert_eq!(waits.await, Err(Closed));
+    }
+
+    #[tokio::test]
+    async fn a_frame_larger_than_the_bound_goes_out_alone() {
+        let (outbox, writer) = outbox(10);
+        let (near, mut far) = tokio::io::duplex(1024);
+        outbox.send(Bytes::from_static(&[7; 100])).await.unwrap();
+        drop(outbox);
+        writer.run(near).await.unwrap();
+        let mut read = Vec::new();
+        far.read_to_end(&mut read).await.unwrap();
+        assert_eq!(read, [7; 100]);
+    }
+}
