@@ -20,7 +20,7 @@ use serde_json::Value;
 use weir_extension::{ClassName, TopicName};
 use weir_filter::{Binding, FilterRef, OnFailure, Origin, Target};
 
-pub(crate) use load::{ConfigError, Sources, load};
+pub(crate) use load::{Sources, load};
 pub(crate) use units::ByteSize;
 
 /// Everything that can be configured.
@@ -36,7 +36,7 @@ pub(crate) struct Config {
     /// The drop folder, and artifacts in general.
     pub(crate) plugins: Plugins,
     /// Which lister answers.
-    pub(crate) listing: Listing,
+    pub(crate) listing: weir_listing::Config,
     /// What one peer may make weir hold.
     pub(crate) limits: Limits,
     /// What is logged.
@@ -84,6 +84,17 @@ pub(crate) struct Broker {
     pub(crate) cluster: String,
     /// Topics come into being when a client first uses them. Default: true.
     pub(crate) auto_create_topics: bool,
+    /// The most partitions that a topic may have. Default: 1000.
+    pub(crate) max_partitions: u32,
+    /// A message that a filter broke on is judged again after this long, then after twice as long, …
+    /// Default: "1s".
+    #[serde(with = "units::duration")]
+    pub(crate) withhold_first_pause: Duration,
+    /// … up to this. Default: "1m".
+    #[serde(with = "units::duration")]
+    pub(crate) withhold_longest_pause: Duration,
+    /// When so many messages of a subscription are withheld, delivery pauses. Default: 1000.
+    pub(crate) max_withheld: usize,
 }
 
 /// `[plugins]`
@@ -101,14 +112,6 @@ pub(crate) struct Plugins {
     pub(crate) max_artifact_size: ByteSize,
     /// How many earlier versions of each class are kept on disk. Default: 3.
     pub(crate) keep_versions: usize,
-}
-
-/// `[listing]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct Listing {
-    /// The class that answers which topics a client may see. Default: "weir.PropertyEquality".
-    pub(crate) class: ClassName,
 }
 
 /// `[limits]`
@@ -147,7 +150,8 @@ pub(crate) struct Limits {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Log {
-    /// What is logged: a level, or levels by target (`info,weir_extension=debug`). Default: "info".
+    /// What is logged: a level, or levels by target (`info,weir_extension=debug`).
+    /// Default: "info,fjall=warn,lsm_tree=warn", as the engine of the store speaks up at each start.
     pub(crate) filter: String,
     /// `"text"` for people or `"json"` for programs; both go to standard error. Default: "text".
     pub(crate) format: LogFormat,
@@ -226,7 +230,14 @@ impl Default for Storage {
 
 impl Default for Broker {
     fn default() -> Self {
-        Self { cluster: "standalone".into(), auto_create_topics: true }
+        Self {
+            cluster: "standalone".into(),
+            auto_create_topics: true,
+            max_partitions: 1000,
+            withhold_first_pause: Duration::from_secs(1),
+            withhold_longest_pause: Duration::from_secs(60),
+            max_withheld: 1000,
+        }
     }
 }
 
@@ -239,12 +250,6 @@ impl Default for Plugins {
             max_artifact_size: ByteSize(64 << 20),
             keep_versions: 3,
         }
-    }
-}
-
-impl Default for Listing {
-    fn default() -> Self {
-        Self { class: ClassName::new("weir.PropertyEquality").expect("a constant that is a class name") }
     }
 }
 
@@ -268,7 +273,7 @@ impl Default for Limits {
 
 impl Default for Log {
     fn default() -> Self {
-        Self { filter: "info".into(), format: LogFormat::Text }
+        Self { filter: "info,fjall=warn,lsm_tree=warn".into(), format: LogFormat::Text }
     }
 }
 
@@ -305,6 +310,8 @@ impl Config {
         };
         let limits = &self.limits;
         at_least("storage.max-entries-per-ledger", self.storage.max_entries_per_ledger, 1)?;
+        at_least("broker.max-partitions", u64::from(self.broker.max_partitions), 1)?;
+        at_least("broker.max-withheld", self.broker.max_withheld as u64, 1)?;
         at_least("limits.max-message-size", limits.max_message_size.0, 1024)?;
         at_least("limits.connections", limits.connections as u64, 1)?;
         at_least("limits.handles-per-connection", limits.handles_per_connection as u64, 1)?;
@@ -322,6 +329,8 @@ impl Config {
             ("limits.keep-alive", limits.keep_alive),
             ("limits.handshake-timeout", limits.handshake_timeout),
             ("plugins.poll", self.plugins.poll),
+            ("broker.withhold-first-pause", self.broker.withhold_first_pause),
+            ("broker.withhold-longest-pause", self.broker.withhold_longest_pause),
         ] {
             if span.is_zero() {
                 return Err(format!("{key} is 0, expected a duration above it"));

@@ -2,15 +2,22 @@
 //!
 //! | where | what |
 //! | --- | --- |
+//! | [`cli`] | the command line: what a person or a script asks for |
 //! | [`config`] | every key, where it may be set, what is wrong with it |
-//! | [`token`] | the token that registrations must bring |
+//! | [`serve`] | opens the rooms below, binds the addresses, serves, drains |
 //! | [`pulsar`] | the listener for Pulsar clients: connections, commands, answers |
+//! | [`admin`] | the admin address: Pulsar's REST, weir's own, metrics |
+//! | [`token`] | the token that registrations must bring |
+//! | [`metrics`] | what the listeners count |
 //!
 //! No rule lives here: which topics a client sees, which messages a subscription gets and what an
 //! acknowledgement does is decided in the rooms below.
 
 mod config;
+mod metrics;
 mod pulsar;
 mod token;
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    std::process::ExitCode::SUCCESS
+}

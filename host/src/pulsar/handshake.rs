@@ -1,0 +1,40 @@
+//! CONNECT.
+
+use tracing::{debug, info};
+use weir_wire::pulsar::PROTOCOL_VERSION;
+use weir_wire::pulsar::command::{CommandConnect, CommandConnected, FeatureFlags};
+
+use super::connection::{Connection, Ended, Peer};
+use super::frames;
+
+/// Clients show it in their logs; C++ ones fail without it.
+const SERVER_VERSION: &str = concat!("Pulsar Server (weir ", env!("CARGO_PKG_VERSION"), ")");
+
+impl Connection<'_> {
+    /// Greets. There is no authentication yet: whoever reaches the port is served.
+    pub(super) async fn connect(&mut self, request: CommandConnect) -> Result<(), Ended> {
+        if self.peer.is_some() {
+            return Err(Ended::Violation("a second CONNECT came".into()));
+        }
+        let protocol = request.protocol_version.unwrap_or(0).min(PROTOCOL_VERSION);
+        let peer = Peer { version: request.client_version, protocol };
+        info!(client = peer.version, protocol, "connected");
+        if let Some(broker) = request.proxy_to_broker_url {
+            // There is one broker, and the client has reached it.
+            debug!(broker, "asked to go through us to a broker");
+        }
+        let max_message_size = self.service.limits.max_message_size.bytes();
+        let connected = CommandConnected {
+            server_version: SERVER_VERSION.to_owned(),
+            protocol_version: Some(protocol),
+            max_message_size: Some(i32::try_from(max_message_size).unwrap_or(i32::MAX)),
+            feature_flags: Some(FeatureFlags {
+                // Topic watchers are not offered: they would undo a listing by properties.
+                supports_get_partitioned_metadata_without_auto_creation: Some(true),
+                ..FeatureFlags::default()
+            }),
+        };
+        self.peer = Some(peer);
+        Ok(self.answers.answer(frames::simple(connected)).await?)
+    }
+}
