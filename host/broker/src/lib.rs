@@ -32,3 +32,6 @@ pub use weir_filter::{
 };
 pub use weir_listing::{Index, Listing};
 pub use weir_store::{Position, Store, StoreError, StoredEntry};
+
+#[cfg(test)]
+mod tests;
