@@ -91,11 +91,18 @@ impl AdminError {
 }
 
 /// A client of the admin address. Clones share its connections.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Admin {
     base: Url,
     token: Option<String>,
     http: reqwest::Client,
+}
+
+impl std::fmt::Debug for Admin {
+    /// Without the token: what is printed may be kept.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Admin").field("base", &self.base.as_str()).finish_non_exhaustive()
+    }
 }
 
 /// A call that is being put together.
@@ -119,8 +126,9 @@ impl Admin {
             return Err(refuse("only plain HTTP is spoken".to_owned()));
         }
         // Redirects are followed with method and body, as Pulsar's 307 asks.
-        let http =
-            reqwest::Client::builder().timeout(TIMEOUT).build().map_err(|error| refuse(error.to_string()))?;
+        // A proxy that was set up for the web has no business with the operator's own server, or its token.
+        let http = reqwest::Client::builder().timeout(TIMEOUT).no_proxy().build();
+        let http = http.map_err(|error| refuse(error.to_string()))?;
         Ok(Self { base, token, http })
     }
 

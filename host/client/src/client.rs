@@ -18,7 +18,7 @@ use crate::connection::{Connection, Hello};
 use crate::error::Error;
 
 /// How a client connects.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ClientOptions {
     /// A token, if the server wants one. Default: none.
     pub token: Option<String>,
@@ -33,6 +33,16 @@ impl Default for ClientOptions {
     fn default() -> Self {
         let half_a_minute = Duration::from_secs(30);
         Self { token: None, timeout: half_a_minute, keep_alive: half_a_minute }
+    }
+}
+
+impl std::fmt::Debug for ClientOptions {
+    /// Without the token: what is printed may be kept.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientOptions")
+            .field("timeout", &self.timeout)
+            .field("keep_alive", &self.keep_alive)
+            .finish_non_exhaustive()
     }
 }
 

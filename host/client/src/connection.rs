@@ -28,7 +28,7 @@ use weir_wire::pulsar::{
 use crate::error::Error;
 
 /// How a connection introduces itself.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Hello {
     /// A token, if the server wants one.
     pub(crate) token: Option<String>,
@@ -236,7 +236,7 @@ impl Shared {
     }
 
     /// Ends the connection: everyone who waits is told, everyone who comes later too.
-    fn end(&self, error: Error) {
+    fn end(&self, error: &Error) {
         let mut state = self.state.lock();
         let ended = std::mem::take(&mut *state);
         state.ended = Some(error.clone());
@@ -266,7 +266,7 @@ impl Shared {
                 self.tell_producer(receipt.producer_id, ProducerEvent::Receipt(receipt))?;
             }
             Command::SendError(error) => {
-                self.tell_producer(error.producer_id, ProducerEvent::Error(error))?
+                self.tell_producer(error.producer_id, ProducerEvent::Error(error))?;
             }
             // Their channels end, and they connect again.
             Command::CloseProducer(close) => drop(self.state.lock().producers.remove(&close.producer_id)),
@@ -462,7 +462,7 @@ impl<R: AsyncRead + Unpin> Reading<R> {
     async fn run(mut self) {
         let error = self.read().await;
         debug!(%error, "connection ended");
-        self.shared.end(error);
+        self.shared.end(&error);
         self.writer.abort();
     }
 

@@ -8,14 +8,15 @@
 mod task;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 use weir_wire::pulsar::Command;
 use weir_wire::pulsar::command::{
-    AckType, CommandAck, CommandCloseConsumer, CommandRedeliverUnacknowledgedMessages, CommandUnsubscribe,
-    InitialPosition, MessageIdData, SubType,
+    AckType, CommandAck, CommandRedeliverUnacknowledgedMessages, CommandUnsubscribe, InitialPosition,
+    MessageIdData, SubType,
 };
 
 use crate::client::Client;
@@ -67,6 +68,8 @@ pub struct Consumer {
     messages: mpsc::Receiver<Result<ReceivedMessage, Error>>,
     sources: Vec<Source>,
     timeout: Duration,
+    /// Set when it is closed: a subscription that ends then is not taken up again.
+    closing: Arc<AtomicBool>,
 }
 
 /// One topic or partition, as the consumer's handle sees it.
@@ -76,7 +79,12 @@ struct Source {
     id: u64,
     /// The connection on which it is subscribed; `None` while it connects again.
     connection: watch::Receiver<Option<Connection>>,
+    /// Asks the task to close it, and to say what came of that.
+    close: oneshot::Sender<Closed>,
 }
+
+/// What came of closing a topic.
+type Closed = oneshot::Sender<Result<(), Error>>;
 
 impl Client {
     /// Subscribes to topics, each with all its partitions.
@@ -95,12 +103,14 @@ impl Client {
             messages,
             sources: Vec::new(),
             timeout: self.timeout(),
+            closing: Arc::default(),
         };
         for topic in topics {
             for name in self.partitions(topic, options.create_topic).await? {
                 let topic: Arc<str> = name.into();
                 let id = self.next_id();
                 let (subscribed, connection) = watch::channel(None);
+                let (close, closing) = oneshot::channel();
                 let task = Task::start(
                     task::Subject {
                         client: self.clone(),
@@ -112,9 +122,10 @@ impl Client {
                     },
                     sender.clone(),
                     subscribed,
+                    task::Ending { ordered: closing, closing: consumer.closing.clone() },
                 )
                 .await?;
-                consumer.sources.push(Source { topic, id, connection });
+                consumer.sources.push(Source { topic, id, connection, close });
                 tokio::spawn(task.run());
             }
         }
@@ -219,24 +230,37 @@ impl Consumer {
     /// Closes the consumer; the subscription stays, with what is not acknowledged.
     ///
     /// # Errors
-    /// When a server does not answer in time.
-    pub async fn close(self) -> Result<(), Error> {
-        for source in &self.sources {
-            let connection = self.connected(source).await?;
-            let consumer_id = source.id;
-            connection
-                .request(|request_id| CommandCloseConsumer { consumer_id, request_id, ..Default::default() })
-                .await?;
-            connection.remove_consumer(consumer_id);
+    /// When a server does not answer in time. The consumer is of no use in any case.
+    pub async fn close(mut self) -> Result<(), Error> {
+        self.closing.store(true, Ordering::Relaxed);
+        let mut outcomes = Vec::new();
+        for source in self.sources {
+            let (closed, outcome) = oneshot::channel();
+            // A task that has ended has nothing to close.
+            if source.close.send(closed).is_ok() {
+                outcomes.push(outcome);
+            }
         }
-        Ok(())
+        // From here on the tasks find that nobody receives, and look for their order.
+        self.messages.close();
+        let mut result = Ok(());
+        for outcome in outcomes {
+            match timeout(self.timeout, outcome).await {
+                Ok(Ok(Ok(())) | Err(_)) => {}
+                Ok(Ok(Err(error))) => result = Err(error),
+                Err(_) => result = Err(Error::Timeout { request: "CLOSE_CONSUMER", after: self.timeout }),
+            }
+        }
+        result
     }
 
     /// Deletes the subscription, with its cursors, and closes the consumer.
     ///
     /// # Errors
-    /// When the subscription has other consumers, or a server does not answer in time.
+    /// When the subscription has other consumers, or a server does not answer in time. The consumer is of
+    /// no use in any case.
     pub async fn unsubscribe(self) -> Result<(), Error> {
+        self.closing.store(true, Ordering::Relaxed);
         for source in &self.sources {
             let connection = self.connected(source).await?;
             let consumer_id = source.id;

@@ -1,9 +1,10 @@
 //! The task behind a topic's or partition's subscription.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::sleep;
 use tracing::{info, warn};
 use weir_wire::pulsar::Command;
@@ -11,7 +12,7 @@ use weir_wire::pulsar::codec::MAX_UNCOMPRESSED_SIZE;
 use weir_wire::pulsar::command::{CommandCloseConsumer, CommandFlow, CommandSubscribe};
 use weir_wire::pulsar::entry::{Entry, Message, verify_checksum};
 
-use super::ConsumerOptions;
+use super::{Closed, ConsumerOptions};
 use crate::client::{Client, pairs, partition_of};
 use crate::connection::{Connection, Delivered};
 use crate::error::Error;
@@ -29,6 +30,15 @@ pub(super) struct Subject {
     pub(super) options: ConsumerOptions,
 }
 
+/// How a task learns that it is to end.
+#[derive(Debug)]
+pub(super) struct Ending {
+    /// The order to close, given before the consumer stops to receive.
+    pub(super) ordered: oneshot::Receiver<Closed>,
+    /// The consumer is being closed: a subscription that ends is not taken up again.
+    pub(super) closing: Arc<AtomicBool>,
+}
+
 #[derive(Debug)]
 pub(super) struct Task {
     subject: Subject,
@@ -36,6 +46,7 @@ pub(super) struct Task {
     subscribed: watch::Sender<Option<Connection>>,
     connection: Connection,
     deliveries: mpsc::Receiver<Delivered>,
+    ending: Ending,
     /// Permits that are to be given back.
     used: u32,
 }
@@ -53,10 +64,11 @@ impl Task {
         subject: Subject,
         messages: mpsc::Sender<Result<ReceivedMessage, Error>>,
         subscribed: watch::Sender<Option<Connection>>,
+        ending: Ending,
     ) -> Result<Self, Error> {
         let (connection, deliveries) = subject.subscribe().await?;
         subscribed.send_replace(Some(connection.clone()));
-        Ok(Self { subject, messages, subscribed, connection, deliveries, used: 0 })
+        Ok(Self { subject, messages, subscribed, connection, deliveries, ending, used: 0 })
     }
 
     /// Works until the consumer is dropped or closed, or subscribing again is refused for good.
@@ -66,6 +78,11 @@ impl Task {
                 () = self.messages.closed() => break,
                 delivered = self.deliveries.recv() => match delivered {
                     Some(delivered) => if self.take(delivered).await.is_err() { break },
+                    None if self.ending.closing.load(Ordering::Relaxed) => {
+                        // What is there to close is closed when the order comes.
+                        self.messages.closed().await;
+                        break;
+                    }
                     None => {
                         self.subscribed.send_replace(None);
                         if !self.subscribe_again().await {
@@ -75,7 +92,7 @@ impl Task {
                 },
             }
         }
-        self.close();
+        self.close().await;
     }
 
     /// Hands on the messages of an entry, and gives back their permits.
@@ -126,12 +143,24 @@ impl Task {
         }
     }
 
-    /// Tells the server that nobody is here any more, without waiting: what it answers is nobody's.
-    fn close(&self) {
+    /// Closes the consumer on the server: with an answer if it was ordered; else, dropped, without one.
+    async fn close(mut self) {
         self.connection.remove_consumer(self.subject.id);
-        let consumer_id = self.subject.id;
-        let close = CommandCloseConsumer { consumer_id, request_id: UNHEARD, ..Default::default() };
-        self.connection.send(&close.into());
+        let close = |request_id| CommandCloseConsumer {
+            consumer_id: self.subject.id,
+            request_id,
+            ..Default::default()
+        };
+        match self.ending.ordered.try_recv() {
+            Ok(closed) => {
+                let outcome = self.connection.request(close).await;
+                // With its connection the consumer has ended too, and that is what was ordered.
+                let outcome = if self.connection.is_closed() { Ok(()) } else { outcome.map(|_| ()) };
+                // Whoever has given up waiting is not told.
+                drop(closed.send(outcome));
+            }
+            Err(_) => self.connection.send(&close(UNHEARD).into()),
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 use tokio::join;
 use tokio::net::TcpStream;
 use weir_wire::pulsar::command::{
-    CommandAckResponse, CommandError, CommandMessage, CommandSubscribe, CommandSuccess, CompressionType,
-    KeyValue,
+    CommandAckResponse, CommandCloseConsumer, CommandError, CommandMessage, CommandSubscribe, CommandSuccess,
+    CompressionType, KeyValue,
 };
 use weir_wire::pulsar::entry::{BatchBuilder, write};
 use weir_wire::pulsar::{Command, MessageMetadata, NO_REQUEST, ServerError, SingleMessageMetadata};
@@ -196,6 +196,34 @@ async fn unsubscribe_and_close_are_answered() {
     let (done, ()) = join!(consumer.unsubscribe(), async {
         let Command::Unsubscribe(asked) = peer.command().await else { panic!("expected UNSUBSCRIBE") };
         succeed(&mut peer, asked.request_id).await;
+        let Command::CloseConsumer(asked) = peer.command().await else { panic!("expected CLOSE_CONSUMER") };
+        succeed(&mut peer, asked.request_id).await;
+    });
+    done.unwrap();
+}
+
+#[tokio::test]
+async fn a_subscription_that_was_deleted_is_not_made_again() {
+    let server = Server::start().await;
+    let (_client, consumer, mut peer) = consuming(&server, ConsumerOptions::default()).await;
+    let (done, ()) = join!(consumer.unsubscribe(), async {
+        let Command::Unsubscribe(asked) = peer.command().await else { panic!("expected UNSUBSCRIBE") };
+        peer.send(CommandCloseConsumer { request_id: NO_REQUEST, ..Default::default() }).await;
+        succeed(&mut peer, asked.request_id).await;
+        let Command::CloseConsumer(asked) = peer.command().await else { panic!("expected CLOSE_CONSUMER") };
+        succeed(&mut peer, asked.request_id).await;
+    });
+    done.unwrap();
+}
+
+#[tokio::test]
+async fn a_full_queue_does_not_hold_its_close() {
+    let server = Server::start().await;
+    let options = ConsumerOptions { queue: 1, ..ConsumerOptions::default() };
+    let (_client, consumer, mut peer) = consuming(&server, options).await;
+    // The second message of the batch waits for room.
+    peer.send_entry(message(0, &[]), &batch(&["a", "b"])).await;
+    let (done, ()) = join!(consumer.close(), async {
         let Command::CloseConsumer(asked) = peer.command().await else { panic!("expected CLOSE_CONSUMER") };
         succeed(&mut peer, asked.request_id).await;
     });
