@@ -7,7 +7,9 @@
 mod batches;
 mod doors;
 mod files;
+mod house;
 mod journey;
 mod listing;
 mod protocol;
+mod readme;
 mod restart;
