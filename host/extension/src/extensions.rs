@@ -3,33 +3,57 @@
 //!
 //! Readers take one atomic load and never wait. Whoever changes the table opens, describes and
 //! configures first, under no lock, and only then takes the writer's lock to write the change down and
-//! to swap the table.
+//! to swap the table. Two changes of one key that overlap are both made, the later swap last; if what a
+//! change was checked against is gone by then, it is checked again.
+//!
+//! In `extensions/`: the nouns (`key`), what is kept (`durable`), what a version is (`version`, `schema`),
+//! the table of them (`table`), and the three that change it: `register`, `config`, `withdraw`.
 
+use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
+use tracing::{error, info};
 
+mod config;
+mod durable;
 mod errors;
+#[cfg(test)]
+pub(crate) mod fixture;
 mod info;
 mod key;
+mod opener;
+mod options;
+mod register;
 mod schema;
 mod table;
+#[cfg(test)]
+mod tests;
 mod version;
+mod withdraw;
 
+pub use config::ClassConfig;
 pub use errors::{ConfigError, RegisterError, RemoveError, Unavailable};
 pub use info::{ExtensionInfo, Inspection, RefusedFile, Registered};
 pub use key::{ClassName, Form, Key, Kind, Scope};
+pub use options::{ClassOptions, Options};
 pub use schema::{MAX_CONFIG_BYTES, MAX_SCHEMA_BYTES};
 pub use version::{Configured, Counts, Tally};
 
+use crate::artifact::{Loader, LoaderOptions};
 use crate::builtin::Builtin;
+use durable::{Files, Found, Store};
 use key::Checksums;
+use opener::Opener;
+use options::Permits;
+use register::Refused;
 use table::{Entry, Origin, Record, Registration, Table};
 use version::Version;
 
@@ -58,22 +82,89 @@ pub struct Extensions {
     table: ArcSwap<Table>,
     /// Grows after each swap that a caller of an extension could notice.
     generation: AtomicU64,
-    /// Taken by whoever changes the table; never across a call into an extension.
-    writer: Mutex<()>,
+    /// Taken by whoever changes the table, never across a call into an extension, and before `listeners`.
+    books: Mutex<Books>,
+    /// `None` for a table of built-ins only.
+    door: Option<Door>,
+    usage: OnceLock<Box<Usage>>,
+    listeners: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
+}
+
+type Usage = dyn Fn(&ClassName) -> Option<Kind> + Send + Sync;
+
+/// What artifacts come in through.
+struct Door {
+    options: Options,
+    store: Store,
+    opener: Arc<dyn Opener>,
+    loads: Permits,
+}
+
+/// What only writers look at.
+#[derive(Default)]
+struct Books {
+    /// The configurations that are set, by the file or by REST, whether the class is there or not.
+    configs: HashMap<ClassName, Arc<Value>>,
+    files: Files,
+    /// Files that were refused, until they change or go. One for each path of the drop folder.
+    refused: BTreeMap<PathBuf, Refused>,
 }
 
 impl Extensions {
     /// A table of built-ins only: no folder, nothing on disk, nothing to register.
     pub fn with_builtins(builtins: Vec<Builtin>) -> Arc<Self> {
-        let extensions = Arc::new(Self {
-            table: ArcSwap::default(),
-            generation: AtomicU64::new(0),
-            writer: Mutex::new(()),
-        });
+        let extensions = Arc::new(Self::new(None, Books::default()));
         for builtin in builtins {
             extensions.put_builtin(builtin);
         }
         extensions
+    }
+
+    /// Opens the table, with what was in force when weir last ran. See [`Watcher`](crate::Watcher) for
+    /// the drop folder. What cannot be opened again, or does
+    /// not take its configuration any more, is listed with the reason and cannot be called.
+    ///
+    /// # Errors
+    /// When the folder cannot be read or written, or holds what weir did not write.
+    pub fn open(options: Options, builtins: Vec<Builtin>) -> io::Result<Arc<Self>> {
+        let loader = LoaderOptions { folder: options.folder.clone(), compiler: options.compiler.clone() };
+        let loader = Arc::new(Loader::new(loader)?);
+        Self::open_with(options, builtins, loader)
+    }
+
+    pub(crate) fn open_with(
+        options: Options,
+        builtins: Vec<Builtin>,
+        opener: Arc<dyn Opener>,
+    ) -> io::Result<Arc<Self>> {
+        let (store, Found { registrations, configs, files }) = Store::open(&options.folder)?;
+        let mut books = Books { files, ..Books::default() };
+        books.configs.extend(configs.into_iter().map(|(class, config)| (class, Arc::new(config))));
+        for (class, listed) in &options.classes {
+            if let Some(config) = &listed.config {
+                books.configs.insert(class.clone(), Arc::new(config.clone()));
+            }
+        }
+        let loads = Permits::new(options.concurrent_loads);
+        let extensions = Arc::new(Self::new(Some(Door { options, store, opener, loads }), books));
+        for builtin in builtins {
+            extensions.put_builtin(builtin);
+        }
+        for registration in registrations {
+            extensions.put_back(registration);
+        }
+        Ok(extensions)
+    }
+
+    fn new(door: Option<Door>, books: Books) -> Self {
+        Self {
+            table: ArcSwap::default(),
+            generation: AtomicU64::new(0),
+            books: Mutex::new(books),
+            door,
+            usage: OnceLock::new(),
+            listeners: Mutex::default(),
+        }
     }
 
     /// Puts a built-in into the table, in place of the one of that class.
@@ -81,8 +172,8 @@ impl Extensions {
     /// # Panics
     /// When its schema is no JSON Schema: that is a mistake in weir.
     pub fn put_builtin(&self, builtin: Builtin) {
-        let version = Version::new(Form::BuiltIn, Arc::new(builtin))
-            .expect("a built-in declares a kind and a valid JSON Schema");
+        let version =
+            Version::new(Arc::new(builtin)).expect("a built-in declares a kind and a valid JSON Schema");
         let description = version.description();
         let key = Key::installed(description.class.clone());
         let record = Record {
@@ -94,37 +185,25 @@ impl Extensions {
             kinds: description.kinds.clone(),
             contract: description.contract.clone(),
         };
+        let config = self.books.lock().configs.get(&key.class).cloned();
         let entry = Entry {
-            registration: Registration { key: key.clone(), in_force: record, kept: Vec::new() },
-            default: version.configured(&no_config()),
+            registration: Registration { key, in_force: record, kept: Vec::new() },
+            default: version.configured(config.as_deref().unwrap_or(&no_config())),
             opened: Ok(Arc::new(version)),
-            config: None,
+            config,
             last_error: None,
         };
-        let _writer = self.writer.lock();
-        self.swap(|table| {
-            table.entries.insert(key, Arc::new(entry));
-        });
-    }
-
-    /// The one door. Reads, sniffs, checks and loads an artifact, and swaps it in.
-    ///
-    /// Blocks while a component is compiled; call it off the async threads.
-    ///
-    /// # Errors
-    /// Each leaves the version in force as it was.
-    pub fn register(&self, source: Source) -> Result<Registered, RegisterError> {
-        let _ = source;
-        todo!()
+        let books = self.books.lock();
+        self.swap(books, |table| table.put(entry));
     }
 
     /// Takes a built-in out of the table; gives back whether it was there. Calls in flight end on it.
     pub fn remove_builtin(&self, class: &ClassName) -> bool {
         let key = Key::installed(class.clone());
-        let _writer = self.writer.lock();
+        let books = self.books.lock();
         let there = self.table.load().entries.get(&key).is_some_and(|entry| entry.is_built_in());
         if there {
-            self.swap(|table| {
+            self.swap(books, |table| {
                 table.entries.remove(&key);
             });
         }
@@ -152,7 +231,21 @@ impl Extensions {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Everything registered, by class name.
+    /// Has `listener` called after each change of [`generation`](Self::generation), on the thread that
+    /// made the change: it is to wake somebody, not to work.
+    pub fn on_change(&self, listener: impl Fn() + Send + Sync + 'static) {
+        self.listeners.lock().push(Arc::new(listener));
+    }
+
+    /// Tells the table how to find out what a class is in use as. Asked at registrations and removals;
+    /// to be set once, before any. A second one is not taken.
+    pub fn set_usage(&self, usage: impl Fn(&ClassName) -> Option<Kind> + Send + Sync + 'static) {
+        if self.usage.set(Box::new(usage)).is_err() {
+            error!("the usage of classes was told twice; the first stands");
+        }
+    }
+
+    /// Everything registered, by class name. Files that were refused are in [`refused`](Self::refused).
     pub fn list(&self) -> Vec<ExtensionInfo> {
         let table = self.table.load();
         let mut list: Vec<_> = table.entries.values().map(|entry| entry.info()).collect();
@@ -165,16 +258,102 @@ impl Extensions {
         self.entry(class).map(|entry| entry.info())
     }
 
+    /// The files of the drop folder that are not in force, and why.
+    pub fn refused(&self) -> Vec<RefusedFile> {
+        self.books.lock().refused.values().map(|refused| refused.file.clone()).collect()
+    }
+
     fn entry(&self, class: &ClassName) -> Option<Arc<Entry>> {
         self.table.load().entries.get(&Key::installed(class.clone())).cloned()
     }
 
-    /// Swaps in a changed copy of the table. Only under the writer's lock.
-    fn swap(&self, change: impl FnOnce(&mut Table)) {
+    fn used_as(&self, class: &ClassName) -> Option<Kind> {
+        self.usage.get()?(class)
+    }
+
+    /// Swaps in a changed copy of the table, gives the writer's lock back and tells the listeners.
+    fn swap(&self, books: MutexGuard<'_, Books>, change: impl FnOnce(&mut Table)) {
+        self.edit(&books, change);
+        self.generation.fetch_add(1, Ordering::Release);
+        drop(books);
+        let listeners = self.listeners.lock().clone();
+        listeners.iter().for_each(|listener| listener());
+    }
+
+    /// Swaps in a changed copy of the table that answers no look-up differently.
+    fn edit(&self, _: &MutexGuard<'_, Books>, change: impl FnOnce(&mut Table)) {
         let mut table = Table::clone(&self.table.load());
         change(&mut table);
         self.table.store(Arc::new(table));
-        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// [`swap`](Self::swap)s, then deletes those of `artifacts` that no registration names any more.
+    fn swap_and_sweep(
+        &self,
+        door: &Door,
+        books: MutexGuard<'_, Books>,
+        artifacts: Vec<String>,
+        change: impl FnOnce(&mut Table),
+    ) {
+        self.edit(&books, change);
+        let table = self.table.load();
+        for sha256 in artifacts.iter().filter(|sha256| !table.names(sha256)) {
+            door.store.drop_artifact(sha256);
+        }
+        self.swap(books, |_| {});
+    }
+
+    /// Notes a refusal at the entry of a class, if there is one.
+    fn note_error(&self, books: &MutexGuard<'_, Books>, class: &ClassName, reason: &str) {
+        if let Some(entry) = self.entry(class) {
+            let mut entry = Entry::clone(&entry);
+            entry.last_error = Some(reason.to_owned());
+            self.edit(books, |table| table.put(entry));
+        }
+    }
+
+    /// Opens again what was in force when weir last ran.
+    fn put_back(&self, registration: Registration) {
+        let class = registration.key.class.clone();
+        let config = self.books.lock().configs.get(&class).cloned();
+        let opened = self.reopen(&registration);
+        let default = match &opened {
+            Ok(version) => version.configured(config.as_deref().unwrap_or(&no_config())),
+            Err(reason) => Err(schema::Refusal::whole(reason.clone())),
+        };
+        let entry = Entry { registration, opened, default, config, last_error: None };
+        let info = entry.info();
+        if info.state == table::IN_FORCE {
+            info!(%class, version = info.version, sha256 = info.sha256, "extension in force again");
+        } else {
+            error!(%class, state = info.state, "extension not in force after the start");
+        }
+        let books = self.books.lock();
+        if self.entry(&class).is_some_and(|entry| entry.is_built_in()) {
+            error!(%class, "an extension of this name is built into weir now; the registered one is not used");
+            return;
+        }
+        self.swap(books, |table| table.put(entry));
+    }
+
+    fn reopen(&self, registration: &Registration) -> Result<Arc<Version>, String> {
+        let door = self.door.as_ref().expect("registrations are read through a door");
+        let Record { checksums, form, origin, .. } = &registration.in_force;
+        let class = &registration.key.class;
+        let bytes = door
+            .store
+            .artifact(&checksums.sha256)
+            .map_err(|error| format!("its artifact {} cannot be read: {error}", checksums.sha256))?;
+        if Checksums::of(&bytes) != *checksums {
+            return Err(format!("its artifact {} is damaged: the digest differs", checksums.sha256));
+        }
+        let version =
+            door.open(&bytes, checksums, *form, origin, Some(class)).map_err(|error| error.to_string())?;
+        if version.description().class == *class {
+            Ok(Arc::new(version))
+        } else {
+            Err(format!("it declares class {} now", version.description().class))
+        }
     }
 }
 

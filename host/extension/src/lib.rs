@@ -6,7 +6,8 @@
 //! and how bytes arrive (`weir`).
 //!
 //! Reading order: the nouns ([`names`], [`message`]), the two traits ([`filter`], [`lister`]), the one
-//! door and its table ([`extensions`]).
+//! door and its table ([`extensions`]), what is dropped into a folder ([`watch`]), what is built in
+//! ([`builtin`]).
 
 mod artifact;
 pub mod builtin;
@@ -20,15 +21,18 @@ pub mod names;
 mod native;
 #[cfg(test)]
 mod testing;
+pub mod watch;
 
 pub use artifact::{CompilerCommand, Limits, LoaderOptions};
 pub use builtin::Builtin;
 pub use compiled::{COMPILER_CHILD, compile_child};
 pub use extensions::{
-    ClassName, ConfigError, Configured, Counts, ExtensionInfo, Extensions, Form, Inspection, Key, Kind,
-    RefusedFile, RegisterError, Registered, RemoveError, Scope, Source, Tally, Unavailable,
+    ClassConfig, ClassName, ClassOptions, ConfigError, Configured, Counts, ExtensionInfo, Extensions, Form,
+    Inspection, Key, Kind, Options, RefusedFile, RegisterError, Registered, RemoveError, Scope, Source,
+    Tally, Unavailable,
 };
 pub use filter::{Broke, BrokeKind, MessageFilter, Verdict};
 pub use lister::{ListRequest, Mode, TopicLister, TopicSet, Topics};
 pub use message::{Cell, Field, Messages, Row};
 pub use names::{Domain, NameError, NamespaceName, TopicName};
+pub use watch::{WatchOptions, Watcher};

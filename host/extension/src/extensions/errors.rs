@@ -17,14 +17,9 @@ pub enum RegisterError {
         /// The largest that is taken.
         limit: u64,
     },
-    /// It is neither a WebAssembly component nor a shared library.
-    #[error("not an extension: {found}; expected a WebAssembly component{}", if *.native { " or a shared library" } else { "" })]
-    NotAnArtifact {
-        /// What it seems to be instead.
-        found: String,
-        /// Whether a shared library would have been taken here.
-        native: bool,
-    },
+    /// It is neither a WebAssembly component nor a shared library, or is cut: the sentence says what it is.
+    #[error("not an extension: {0}")]
+    NotAnArtifact(String),
     /// It is a shared library and came over a socket. Those run with weir's own rights.
     #[error(
         "this is a native library; those are taken from the plug-in folder only, over the network send a WebAssembly component"

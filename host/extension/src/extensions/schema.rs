@@ -23,6 +23,13 @@ pub(crate) struct Refusal {
     pub broke: bool,
 }
 
+impl Refusal {
+    /// Of a configuration as a whole.
+    pub(crate) fn whole(reason: String) -> Self {
+        Self { path: String::new(), reason, broke: false }
+    }
+}
+
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}{}", super::errors::at(&self.path), self.reason)

@@ -3,7 +3,7 @@
 //! A table never changes. A change makes a new one that shares all entries but one: at ten thousand
 //! entries that copies ten thousand pointers, some 100 µs, once a registration; readers pay nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -72,6 +72,39 @@ pub(crate) struct Table {
     pub entries: HashMap<Key, Arc<Entry>>,
 }
 
+/// The state of what can be called.
+pub(super) const IN_FORCE: &str = "in-force";
+
+impl Table {
+    pub(super) fn put(&mut self, entry: Entry) {
+        self.entries.insert(entry.registration.key.clone(), Arc::new(entry));
+    }
+
+    /// Whether any registration names this artifact. Looks at all of them: a few 100 µs for ten thousand.
+    pub(super) fn names(&self, sha256: &str) -> bool {
+        self.entries.values().any(|entry| entry.registration.records().any(|r| r.checksums.sha256 == sha256))
+    }
+}
+
+impl Registration {
+    /// The one in force, then those kept.
+    pub(super) fn records(&self) -> impl Iterator<Item = &Record> {
+        std::iter::once(&self.in_force).chain(&self.kept)
+    }
+
+    /// The digests of all its artifacts.
+    pub(super) fn artifacts(&self) -> Vec<String> {
+        self.records().map(|record| record.checksums.sha256.clone()).collect()
+    }
+
+    /// What is kept when another artifact comes into force: the newest `n`, each once.
+    pub(super) fn followed_by(&self, sha256: &str, n: usize) -> Vec<Record> {
+        let mut seen = HashSet::from([sha256]);
+        let older = self.records().filter(|record| seen.insert(&record.checksums.sha256));
+        older.take(n).cloned().collect()
+    }
+}
+
 impl Entry {
     /// What instances are made from; see [`Extensions::configured`](super::Extensions::configured).
     pub(super) fn configured(
@@ -92,6 +125,11 @@ impl Entry {
         configured.map_err(|refusal| refused(format!("it does not take its configuration: {refusal}")))
     }
 
+    /// Whether it takes the configuration of its class, or has none to take.
+    pub(super) fn is_configured(&self) -> bool {
+        self.default.is_ok() || self.config.is_none()
+    }
+
     pub(super) fn is_built_in(&self) -> bool {
         self.registration.in_force.form == Form::BuiltIn
     }
@@ -100,9 +138,9 @@ impl Entry {
         let Registration { key, in_force, kept } = &self.registration;
         let (state, counts) = match (&self.opened, &self.default) {
             (Err(reason), _) => (format!("not loaded: {reason}"), Counts::default()),
-            (Ok(version), Ok(_)) => ("in-force".to_owned(), version.counts()),
+            (Ok(version), Ok(_)) => (IN_FORCE.to_owned(), version.counts()),
             (Ok(version), Err(refusal)) if self.config.is_none() => {
-                (format!("in-force, needs a configuration: {refusal}"), version.counts())
+                (format!("{IN_FORCE}, needs a configuration: {refusal}"), version.counts())
             }
             (Ok(version), Err(refusal)) => {
                 (format!("does not take its configuration: {refusal}"), version.counts())

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::key::{ClassName, Form, Kind};
+use super::key::{ClassName, Kind};
 use super::schema::{MAX_CONFIG_BYTES, Refusal, Schema};
 use crate::artifact::Loaded;
 use crate::filter::{Broke, BrokeKind, MessageFilter};
@@ -27,7 +27,6 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// An opened artifact, checked. Shared by every configuration of it.
 pub(crate) struct Version {
-    pub(super) form: Form,
     loaded: Arc<dyn Loaded>,
     schema: Schema,
     counters: Arc<Counters>,
@@ -126,12 +125,12 @@ impl Version {
     ///
     /// # Errors
     /// When it declares no kind, or a schema that is none.
-    pub(super) fn new(form: Form, loaded: Arc<dyn Loaded>) -> Result<Self, String> {
+    pub(super) fn new(loaded: Arc<dyn Loaded>) -> Result<Self, String> {
         if loaded.description().kinds.is_empty() {
             return Err("it declares no kind; expected filter, lister or both".to_owned());
         }
         let schema = Schema::compile(&loaded.description().schema)?;
-        Ok(Self { form, loaded, schema, counters: Arc::default(), configured: Mutex::default() })
+        Ok(Self { loaded, schema, counters: Arc::default(), configured: Mutex::default() })
     }
 
     /// What it says of itself.
@@ -178,20 +177,20 @@ impl Version {
 
     fn configure(&self, config: &Value) -> Result<Arc<Configured>, Refusal> {
         let text = config.to_string();
-        let whole = |reason: String, broke| Refusal { path: String::new(), reason, broke };
         if text.len() > MAX_CONFIG_BYTES {
             let reason = format!("it has {} bytes, at most {MAX_CONFIG_BYTES} are taken", text.len());
-            return Err(whole(reason, false));
+            return Err(Refusal::whole(reason));
         }
         self.schema.check(config)?;
         let fields = self.loaded.configure(&text).map_err(|broke| match broke.kind {
-            BrokeKind::Error => whole(broke.reason, false),
+            BrokeKind::Error => Refusal::whole(broke.reason),
             BrokeKind::Trap
             | BrokeKind::Panic
             | BrokeKind::Deadline
             | BrokeKind::Memory
             | BrokeKind::BadAnswer => {
-                whole(format!("it broke when it was given its configuration: {broke}"), true)
+                let reason = format!("it broke when it was given its configuration: {broke}");
+                Refusal { broke: true, ..Refusal::whole(reason) }
             }
         })?;
         Ok(Arc::new(Configured {

@@ -1,0 +1,487 @@
+//! The one door: from bytes to the version in force.
+//!
+//! read whole and bounded → checksums → unchanged? → which form → open → describe → check class, kinds,
+//! schema, configurations → keep on disk → swap. Whatever goes wrong before the swap leaves everything
+//! as it was.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use parking_lot::MutexGuard;
+use rustix::fs::OFlags;
+use tracing::{info, warn};
+
+use super::durable::Taken;
+use super::errors::RegisterError;
+use super::info::{Inspection, RefusedFile, Registered};
+use super::key::{Checksums, ClassName, Form, Key};
+use super::table::{Entry, Origin, Record, Registration};
+use super::version::Version;
+use super::{Books, Door, Extensions, Source, no_config};
+
+/// How often a registration is checked again because its class's configuration changed meanwhile.
+const MAX_ATTEMPTS: usize = 16;
+
+/// A file that was refused.
+pub(super) struct Refused {
+    pub file: RefusedFile,
+    /// Something else was in its way: it may be taken when that has changed.
+    pub depends: bool,
+}
+
+/// What is to be registered, read and measured.
+struct Arrival<'a> {
+    bytes: &'a [u8],
+    checksums: Checksums,
+    origin: Origin,
+    /// The class that the request named.
+    declared: Option<ClassName>,
+}
+
+/// A refusal, and the class that it concerns as far as that is known.
+struct Failure {
+    class: Option<ClassName>,
+    error: RegisterError,
+}
+
+impl Extensions {
+    /// The one door. Reads, sniffs, checks and loads an artifact, and swaps it in. Of several at once
+    /// for one class, the one that swaps last stays.
+    ///
+    /// Blocks while a component is compiled; call it off the async threads.
+    ///
+    /// # Errors
+    /// Each leaves the version in force as it was, and is shown in [`list`](Self::list) (a refused file
+    /// in [`refused`](Self::refused)).
+    pub fn register(&self, source: Source) -> Result<Registered, RegisterError> {
+        let Some(door) = &self.door else {
+            return Err(RegisterError::Refused("this table holds built-in extensions only".to_owned()));
+        };
+        match source {
+            Source::File(path) => self.register_file(door, &path),
+            Source::Upload { class, bytes, crc32, sha256, from } => {
+                let result = door.measure(&bytes, crc32, sha256.as_deref()).and_then(|checksums| {
+                    let origin = Origin::Upload(from);
+                    let arrival = Arrival { bytes: &bytes, checksums, origin, declared: Some(class.clone()) };
+                    self.admit(door, arrival).map_err(|failure| failure.error)
+                });
+                if let Err(error) = &result {
+                    warn!(%class, %error, "upload refused; what was in force stays");
+                    self.note_error(&self.books.lock(), &class, &error.to_string());
+                }
+                result
+            }
+        }
+    }
+
+    /// Opens an artifact and says what it is, without registering it.
+    ///
+    /// # Errors
+    /// As [`register`](Self::register), as far as they concern the artifact alone.
+    pub fn inspect(&self, path: &Path) -> Result<Inspection, RegisterError> {
+        let Some(door) = &self.door else {
+            return Err(RegisterError::Refused("this table holds built-in extensions only".to_owned()));
+        };
+        let bytes = read_whole(path, door.options.max_artifact_size)?;
+        let checksums = Checksums::of(&bytes);
+        let origin = Origin::File(path.to_owned());
+        let form = door.form(&bytes, &origin)?;
+        let version = door.open(&bytes, &checksums, form, &origin, None)?;
+        let description = version.description();
+        Ok(Inspection {
+            class: description.class.clone(),
+            kinds: description.kinds.clone(),
+            form,
+            version: description.version.clone(),
+            contract: description.contract.clone(),
+            crc32: format!("{:08x}", checksums.crc32),
+            sha256: checksums.sha256,
+            size: checksums.size,
+            schema: description.schema.clone(),
+        })
+    }
+
+    fn register_file(&self, door: &Door, path: &Path) -> Result<Registered, RegisterError> {
+        let result = self.take_file(door, path);
+        let mut books = self.books.lock();
+        match result {
+            Ok(registered) => {
+                books.refused.remove(path);
+                Ok(registered)
+            }
+            Err(Failure { class, error }) => {
+                let reason = error.to_string();
+                warn!(path = %path.display(), %reason, "file refused; what was in force stays");
+                // What a file brought before is what its next version is expected to be.
+                let class = class.or_else(|| books.files.get(path).map(|taken| taken.class.clone()));
+                if let Some(class) = &class {
+                    self.note_error(&books, class, &format!("{}: {reason}", path.display()));
+                }
+                let file = RefusedFile { path: path.to_owned(), class, reason, since: SystemTime::now() };
+                books.refused.insert(path.to_owned(), Refused { file, depends: depends(&error) });
+                Err(error)
+            }
+        }
+    }
+
+    fn take_file(&self, door: &Door, path: &Path) -> Result<Registered, Failure> {
+        let unnamed = |error| Failure { class: None, error };
+        if path.to_str().is_none() {
+            return Err(unnamed(RegisterError::Refused("its path is not UTF-8".to_owned())));
+        }
+        let bytes = read_whole(path, door.options.max_artifact_size).map_err(unnamed)?;
+        let checksums = Checksums::of(&bytes);
+        if let Some(taken) = self.books.lock().files.get(path)
+            && taken.sha256 == checksums.sha256
+        {
+            return Ok(checksums.registered(taken.class.clone(), true, false));
+        }
+        let origin = Origin::File(path.to_owned());
+        self.admit(door, Arrival { bytes: &bytes, checksums, origin, declared: None })
+    }
+
+    /// From measured bytes to the swap.
+    fn admit(&self, door: &Door, arrival: Arrival<'_>) -> Result<Registered, Failure> {
+        let Arrival { bytes, checksums, origin, declared } = &arrival;
+        let expected = declared.clone().or_else(|| self.expected_of(origin));
+        let failed = |error| Failure { class: expected.clone(), error };
+        let form = door.form(bytes, origin).map_err(failed)?;
+        if let Some(class) = declared
+            && let Some(registered) = self.unchanged(class, checksums).map_err(failed)?
+        {
+            return Ok(registered);
+        }
+        let permit = door.loads.take();
+        // An equal artifact may have come into force while we waited for our turn.
+        if let Some(class) = declared
+            && let Some(registered) = self.unchanged(class, checksums).map_err(failed)?
+        {
+            return Ok(registered);
+        }
+        let version = door.open(bytes, checksums, form, origin, expected.as_ref()).map_err(failed)?;
+        drop(permit);
+        let class = version.description().class.clone();
+        if let Some(declared) = declared
+            && *declared != class
+        {
+            let (declared, found) = (declared.clone(), class);
+            return Err(failed(RegisterError::OtherClass { declared, found }));
+        }
+        self.commit(door, &arrival, form, &Arc::new(version))
+            .map_err(|error| Failure { class: Some(class), error })
+    }
+
+    /// The last part: what depends on what else is registered, again if that changes meanwhile.
+    fn commit(
+        &self,
+        door: &Door,
+        arrival: &Arrival<'_>,
+        form: Form,
+        version: &Arc<Version>,
+    ) -> Result<Registered, RegisterError> {
+        let Arrival { bytes, checksums, origin, .. } = arrival;
+        let description = version.description();
+        let class = &description.class;
+        let key = Key::installed(class.clone());
+        if let Some(wanted) = self.used_as(class)
+            && !version.is(wanted)
+        {
+            let found = description.kinds.clone();
+            return Err(RegisterError::WrongKind { class: class.clone(), wanted, found });
+        }
+        let staged = door.store.stage(&checksums.sha256, bytes).map_err(RegisterError::Store)?;
+        for _ in 0..MAX_ATTEMPTS {
+            let config = self.books.lock().configs.get(class).cloned();
+            let default = self.check_configurations(class, version, config.as_deref())?;
+
+            let mut books = self.books.lock();
+            if books.configs.get(class) != config.as_ref() {
+                continue;
+            }
+            self.check_source(&books, class, origin)?;
+            let before = self.entry(class);
+            let before = before.as_ref();
+            if let Some(registered) = self.unchanged(class, checksums)? {
+                self.note_taken(door, &mut books, &registered, origin);
+                self.note_moved(door, &books, before, origin)?;
+                return Ok(registered);
+            }
+            let record = Record {
+                checksums: checksums.clone(),
+                form,
+                origin: origin.clone(),
+                since: SystemTime::now(),
+                version: description.version.clone(),
+                kinds: description.kinds.clone(),
+                contract: description.contract.clone(),
+            };
+            let kept = before.map_or_else(Vec::new, |before| {
+                before.registration.followed_by(&checksums.sha256, door.options.keep_versions)
+            });
+            let registration = Registration { key: key.clone(), in_force: record, kept };
+            door.store.keep(staged).map_err(RegisterError::Store)?;
+            door.store.write_registration(&registration).map_err(RegisterError::Store)?;
+            let registered = checksums.registered(class.clone(), false, before.is_some());
+            self.note_taken(door, &mut books, &registered, origin);
+            let stale = before.map(|before| before.registration.artifacts()).unwrap_or_default();
+            let opened = Ok(Arc::clone(version));
+            let entry = Entry { registration, opened, default, config, last_error: None };
+            self.swap_and_sweep(door, books, stale, |table| table.put(entry));
+            info!(%class, version = description.version, sha256 = checksums.sha256, ?origin, "extension in force");
+            return Ok(registered);
+        }
+        Err(RegisterError::Refused(format!("the configuration of {class} changes faster than it is checked")))
+    }
+
+    /// The configurations that this version must take: that of its class, and those that callers of the
+    /// version in force use now.
+    fn check_configurations(
+        &self,
+        class: &ClassName,
+        version: &Version,
+        config: Option<&serde_json::Value>,
+    ) -> Result<Result<Arc<super::Configured>, super::schema::Refusal>, RegisterError> {
+        let refused = |refusal: super::schema::Refusal| RegisterError::ConfigRefused {
+            class: class.clone(),
+            path: refusal.path,
+            reason: refusal.reason,
+        };
+        let default = version.configured(config.unwrap_or(&no_config()));
+        match &default {
+            Err(refusal) if refusal.broke => return Err(RegisterError::Refused(refusal.reason.clone())),
+            // It has no configuration yet: bindings may bring their own.
+            Err(refusal) if config.is_some() => return Err(refused(refusal.clone())),
+            _ => {}
+        }
+        let in_use = self.entry(class).and_then(|entry| entry.opened.clone().ok());
+        for config in in_use.iter().flat_map(|before| before.configurations_in_use()) {
+            // The old default is no longer wanted if another has been set since.
+            if config != no_config() || default.is_ok() {
+                version.configured(&config).map_err(refused)?;
+            }
+        }
+        Ok(default)
+    }
+
+    /// A class in force is brought by one file.
+    fn check_source(
+        &self,
+        books: &MutexGuard<'_, Books>,
+        class: &ClassName,
+        origin: &Origin,
+    ) -> Result<(), RegisterError> {
+        match self.entry(class) {
+            Some(entry) if entry.is_built_in() => {
+                return Err(RegisterError::BuiltIn { class: class.clone() });
+            }
+            Some(_) => {}
+            None => return Ok(()),
+        }
+        let Origin::File(second) = origin else { return Ok(()) };
+        // A file that is gone was moved: its new name takes over without a gap.
+        let other =
+            |(first, taken): &(&PathBuf, &Taken)| *first != second && taken.class == *class && first.exists();
+        match books.files.iter().find(other) {
+            Some((first, _)) => Err(RegisterError::SourceConflict {
+                class: class.clone(),
+                first: first.clone(),
+                second: second.clone(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether these bytes are in force already; an error if others with their CRC32 are.
+    fn unchanged(
+        &self,
+        class: &ClassName,
+        checksums: &Checksums,
+    ) -> Result<Option<Registered>, RegisterError> {
+        let Some(entry) = self.entry(class) else { return Ok(None) };
+        if entry.is_built_in() {
+            return Err(RegisterError::BuiltIn { class: class.clone() });
+        }
+        let registered = &entry.registration.in_force.checksums;
+        if registered.sha256 == checksums.sha256 {
+            // One that could not be opened or configured is tried again.
+            let unchanged = entry.opened.is_ok() && entry.is_configured();
+            return Ok(unchanged.then(|| checksums.registered(class.clone(), true, false)));
+        }
+        if registered.crc32 == checksums.crc32 {
+            return Err(RegisterError::ChecksumConflict {
+                class: class.clone(),
+                crc32: checksums.crc32,
+                registered: registered.sha256.clone(),
+                found: checksums.sha256.clone(),
+            });
+        }
+        Ok(None)
+    }
+
+    /// Writes down which bytes were last taken from a file.
+    fn note_taken(
+        &self,
+        door: &Door,
+        books: &mut MutexGuard<'_, Books>,
+        registered: &Registered,
+        origin: &Origin,
+    ) {
+        let Origin::File(path) = origin else { return };
+        let taken = Taken { sha256: registered.sha256.clone(), class: registered.class.clone() };
+        books.files.insert(path.clone(), taken);
+        // A restart would look at the file again, and find its bytes in force.
+        if let Err(error) = door.store.write_files(&books.files) {
+            warn!(path = %path.display(), %error, "the digest of this file is not kept");
+        }
+    }
+
+    /// Writes down that the file of the version in force has another name now.
+    fn note_moved(
+        &self,
+        door: &Door,
+        books: &MutexGuard<'_, Books>,
+        entry: Option<&Arc<Entry>>,
+        origin: &Origin,
+    ) -> Result<(), RegisterError> {
+        let Some(entry) = entry else { return Ok(()) };
+        if let (Origin::File(from), Origin::File(to)) = (&entry.registration.in_force.origin, origin)
+            && from != to
+        {
+            let mut entry = Entry::clone(entry);
+            entry.registration.in_force.origin = origin.clone();
+            door.store.write_registration(&entry.registration).map_err(RegisterError::Store)?;
+            self.edit(books, |table| table.put(entry));
+        }
+        Ok(())
+    }
+
+    /// The class that a file brought last.
+    fn expected_of(&self, origin: &Origin) -> Option<ClassName> {
+        match origin {
+            Origin::File(path) => self.books.lock().files.get(path).map(|taken| taken.class.clone()),
+            Origin::Upload(_) | Origin::BuiltIn => None,
+        }
+    }
+}
+
+impl Door {
+    /// Checksums of an upload, against its limits and what it declared.
+    fn measure(
+        &self,
+        bytes: &[u8],
+        crc32: Option<u32>,
+        sha256: Option<&str>,
+    ) -> Result<Checksums, RegisterError> {
+        let limit = self.options.max_artifact_size;
+        if bytes.len() as u64 > limit {
+            return Err(RegisterError::TooLarge { size: bytes.len() as u64, limit });
+        }
+        let checksums = Checksums::of(bytes);
+        let differs = |which, declared: String, actual: String| {
+            Err(RegisterError::ChecksumMismatch { which, declared, actual })
+        };
+        if let Some(declared) = crc32
+            && declared != checksums.crc32
+        {
+            return differs("crc32", format!("{declared:08x}"), format!("{:08x}", checksums.crc32));
+        }
+        match sha256 {
+            Some(declared) if !declared.eq_ignore_ascii_case(&checksums.sha256) => {
+                differs("sha256", declared.chars().take(64).collect(), checksums.sha256)
+            }
+            _ => Ok(checksums),
+        }
+    }
+
+    /// Which form the bytes have, if one that may come from there.
+    fn form(&self, bytes: &[u8], origin: &Origin) -> Result<Form, RegisterError> {
+        const ELF: &[u8] = b"\x7fELF";
+        // Whatever is wrong with a library besides: over a socket it is the wrong thing.
+        if matches!(origin, Origin::Upload(_)) && bytes.starts_with(ELF) {
+            return Err(RegisterError::NativeOverSocket);
+        }
+        self.opener.sniff(bytes).map_err(|error| RegisterError::NotAnArtifact(error.to_string()))
+    }
+
+    /// Opens an artifact with the limits of its class, and checks what it declares.
+    pub(super) fn open(
+        &self,
+        bytes: &[u8],
+        checksums: &Checksums,
+        form: Form,
+        origin: &Origin,
+        expected: Option<&ClassName>,
+    ) -> Result<Version, RegisterError> {
+        let sha256 = &checksums.sha256;
+        let refused = |error: crate::artifact::OpenError| RegisterError::Refused(error.to_string());
+        let limits = self.options.limits_of(expected);
+        let loaded = match form {
+            Form::Component => {
+                let loaded = self.opener.component(bytes, sha256, limits).map_err(refused)?;
+                let own = self.options.limits_of(Some(&loaded.description().class));
+                // Only now its class is known; its code has been compiled, so opening it again is cheap.
+                if own == limits {
+                    loaded
+                } else {
+                    self.opener.component(bytes, sha256, own).map_err(refused)?
+                }
+            }
+            Form::Native | Form::BuiltIn => {
+                if self.options.native_sha256.as_ref().is_some_and(|allowed| !allowed.contains(sha256)) {
+                    return Err(RegisterError::NativeNotAllowed { sha256: sha256.clone() });
+                }
+                let Origin::File(from) = origin else { return Err(RegisterError::NativeOverSocket) };
+                self.opener.native(bytes, sha256, from, limits).map_err(refused)?
+            }
+        };
+        Version::new(loaded).map_err(RegisterError::Refused)
+    }
+}
+
+/// Whether the same bytes may be taken another time, since something else was in their way.
+fn depends(error: &RegisterError) -> bool {
+    matches!(
+        error,
+        RegisterError::SourceConflict { .. }
+            | RegisterError::WrongKind { .. }
+            | RegisterError::ConfigRefused { .. }
+            | RegisterError::ChecksumConflict { .. }
+            | RegisterError::Read { .. }
+            | RegisterError::Store(_)
+    )
+}
+
+impl Checksums {
+    fn registered(&self, class: ClassName, unchanged: bool, replaced: bool) -> Registered {
+        Registered { class, crc32: self.crc32, sha256: self.sha256.clone(), unchanged, replaced }
+    }
+}
+
+/// Reads a file whole. Its size is looked at before anything is read, and it must be a plain file (a
+/// pipe would be waited for), or a link to one.
+fn read_whole(path: &Path, limit: u64) -> Result<Vec<u8>, RegisterError> {
+    let unreadable = |source: io::Error| RegisterError::Read { path: path.to_owned(), source };
+    let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).expect("open flags are small");
+    let file: File =
+        OpenOptions::new().read(true).custom_flags(nonblocking).open(path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?;
+    if !metadata.is_file() {
+        return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, "not a plain file")));
+    }
+    if metadata.len() > limit {
+        return Err(RegisterError::TooLarge { size: metadata.len(), limit });
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
+    // It may grow while we read: not beyond the limit.
+    (&file).take(limit + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    let after = file.metadata().map_err(unreadable)?;
+    let times = |metadata: &Metadata| (metadata.ctime(), metadata.ctime_nsec());
+    if bytes.len() as u64 != metadata.len() || times(&after) != times(&metadata) {
+        return Err(unreadable(io::Error::other("it changed while it was read")));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,173 @@
+//! Configuration by class name, and by binding.
+
+use serde_json::{Value, json};
+
+use super::super::fixture::{Bench, artifact, class, component, configurable};
+use super::super::{ClassOptions, ConfigError, Kind, MAX_CONFIG_BYTES, RegisterError};
+
+fn minutes(n: i64) -> Value {
+    json!({ "minutes": n })
+}
+
+/// A bench with `demo.F` version 1, which needs minutes, and has 5 of them.
+fn configured() -> Bench {
+    let bench = Bench::new();
+    bench.upload("demo.F", &configurable("demo.F", "1")).unwrap();
+    bench.extensions.set_config(&class("demo.F"), minutes(5)).unwrap();
+    bench
+}
+
+/// A bench whose configuration file configures `demo.F`.
+fn by_file(config: Value) -> Bench {
+    Bench::with(|options| {
+        let listed = ClassOptions { limits: options.limits, config: Some(config) };
+        options.classes.insert(class("demo.F"), listed);
+    })
+}
+
+#[track_caller]
+fn refused(bench: &Bench, config: Value, at: &str, because: &str) {
+    let id = || bench.extensions.configured(&class("demo.F"), Kind::Filter, None).unwrap().id();
+    let before = id();
+    match bench.extensions.set_config(&class("demo.F"), config).unwrap_err() {
+        ConfigError::Refused { path, reason, .. } => {
+            assert_eq!(path, at);
+            assert!(reason.contains(because), "{reason}");
+        }
+        other => panic!("{other}"),
+    }
+    assert_eq!(before, id(), "the old one stays");
+    assert_eq!(bench.extensions.config(&class("demo.F")).unwrap().config, minutes(5));
+}
+
+#[test]
+fn a_configuration_is_refused_with_path_and_reason() {
+    let bench = configured();
+    refused(&bench, minutes(-1), "/minutes", "-1 is less than the minimum of 0");
+    refused(&bench, json!({ "minutes": "x" }), "/minutes", "\"x\" is not of type \"integer\"");
+    refused(&bench, json!({}), "", "\"minutes\" is a required property");
+    refused(&bench, json!({ "minutes": 1, "hours": 2 }), "", "hours");
+    refused(&bench, json!({ "minutes": "x".repeat(MAX_CONFIG_BYTES) }), "", "at most 262144 are taken");
+}
+
+#[test]
+fn a_changed_configuration_is_a_swap() {
+    let bench = configured();
+    let generation = bench.extensions.generation();
+    let before = bench.extensions.configured(&class("demo.F"), Kind::Filter, None).unwrap();
+    bench.extensions.set_config(&class("demo.F"), minutes(6)).unwrap();
+    let after = bench.extensions.configured(&class("demo.F"), Kind::Filter, None).unwrap();
+    assert_ne!(before.id(), after.id());
+    assert!(bench.extensions.generation() > generation);
+}
+
+#[test]
+fn without_a_configuration_that_it_needs_a_class_is_in_force_for_those_that_bring_one() {
+    let bench = Bench::new();
+    bench.upload("demo.F", &configurable("demo.F", "1")).unwrap();
+    let state = bench.extensions.info(&class("demo.F")).unwrap().state;
+    assert_eq!(state, "in-force, needs a configuration: \"minutes\" is a required property");
+    let look_up =
+        |config: Option<&Value>| bench.extensions.configured(&class("demo.F"), Kind::Filter, config);
+    assert!(look_up(None).is_err());
+    let one = look_up(Some(&minutes(1))).unwrap();
+    assert_eq!(one.id(), look_up(Some(&minutes(1))).unwrap().id(), "one instance a configuration");
+    assert_ne!(one.id(), look_up(Some(&minutes(2))).unwrap().id());
+    let error = look_up(Some(&minutes(-1))).err().unwrap();
+    assert!(error.to_string().contains("at /minutes: -1 is less"), "{error}");
+}
+
+#[test]
+fn what_nobody_uses_any_more_is_forgotten() {
+    let bench = configured();
+    let look_up = |n| bench.extensions.configured(&class("demo.F"), Kind::Filter, Some(&minutes(n))).unwrap();
+    let held = look_up(1);
+    let dropped = look_up(2).id();
+    for n in 100..1000 {
+        look_up(n);
+    }
+    assert_eq!(look_up(1).id(), held.id());
+    assert_ne!(look_up(2).id(), dropped);
+}
+
+#[test]
+fn a_new_version_that_refuses_a_configuration_does_not_replace_the_old() {
+    let bench = configured();
+    let picky = artifact("\0asm", &json!({ "class": "demo.F", "version": "2", "configure": "error" }));
+    let error = bench.upload("demo.F", &picky).unwrap_err();
+    assert_eq!(error.to_string(), "demo.F does not take its configuration: minutes are not for me");
+    assert!(matches!(error, RegisterError::ConfigRefused { .. }));
+    assert_eq!(bench.in_force("demo.F").as_deref(), Some("1"));
+}
+
+/// The configuration of a binding counts as much as that of the class, as long as it is in use.
+#[test]
+fn nor_one_that_refuses_the_configuration_of_a_binding() {
+    let bench = Bench::new();
+    bench.upload("demo.F", &component("demo.F", "1")).unwrap();
+    let free = json!({ "hours": 1 });
+    let used = bench.extensions.configured(&class("demo.F"), Kind::Filter, Some(&free)).unwrap();
+    let error = bench.upload("demo.F", &configurable("demo.F", "2")).unwrap_err();
+    assert!(matches!(error, RegisterError::ConfigRefused { .. }), "{error}");
+    drop(used);
+    bench.upload("demo.F", &configurable("demo.F", "2")).unwrap();
+}
+
+#[test]
+fn what_the_file_sets_is_not_changed_here() {
+    let bench = by_file(minutes(7));
+    bench.upload("demo.F", &configurable("demo.F", "1")).unwrap();
+    assert_eq!(bench.in_force("demo.F").as_deref(), Some("1"));
+    for result in [
+        bench.extensions.set_config(&class("demo.F"), minutes(8)),
+        bench.extensions.clear_config(&class("demo.F")),
+    ] {
+        let error = result.unwrap_err();
+        assert!(matches!(error, ConfigError::SetByFile { .. }));
+        assert!(error.to_string().starts_with("extensions.\"demo.F\".config is set"), "{error}");
+    }
+    assert!(bench.extensions.config(&class("demo.F")).unwrap().set_by_file);
+}
+
+#[test]
+fn a_bad_configuration_of_the_file_refuses_the_registration() {
+    let bench = by_file(minutes(-7));
+    let error = bench.upload("demo.F", &configurable("demo.F", "1")).unwrap_err();
+    assert!(matches!(&error, RegisterError::ConfigRefused { path, .. } if path == "/minutes"), "{error}");
+    assert_eq!(bench.in_force("demo.F"), None);
+}
+
+#[test]
+fn the_file_wins_at_the_next_start_and_a_bad_one_is_told_there() {
+    let mut bench = configured();
+    let mut restart = |n| {
+        bench.restart_with(|options| {
+            let listed = ClassOptions { limits: options.limits, config: Some(minutes(n)) };
+            options.classes.insert(class("demo.F"), listed);
+        });
+        let state = bench.extensions.info(&class("demo.F")).unwrap().state;
+        (bench.extensions.config(&class("demo.F")).unwrap().config, state)
+    };
+    assert_eq!(restart(9), (minutes(9), "in-force".to_owned()));
+    let (_, state) = restart(-9);
+    assert!(state.starts_with("does not take its configuration: at /minutes: -9 is less"), "{state}");
+}
+
+#[test]
+fn a_class_that_is_not_registered_has_no_configuration() {
+    let bench = Bench::new();
+    let error = bench.extensions.set_config(&class("demo.F"), minutes(1)).unwrap_err();
+    assert!(matches!(error, ConfigError::Missing { .. }), "{error}");
+}
+
+/// A schema from a stranger must not end the process.
+#[test]
+fn a_schema_that_refers_to_itself_is_survived() {
+    for schema in [json!({ "$ref": "#" }), json!({ "allOf": [{ "$ref": "#/allOf/0" }] })] {
+        let bench = Bench::new();
+        let bytes = artifact("\0asm", &json!({ "class": "demo.F", "version": "1", "schema": schema }));
+        if bench.upload("demo.F", &bytes).is_ok() {
+            let _ = bench.extensions.set_config(&class("demo.F"), minutes(1));
+        }
+    }
+}

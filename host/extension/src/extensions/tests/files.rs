@@ -1,0 +1,148 @@
+//! Files as a source: what is news, who brings a class, what goes with a file.
+
+use super::super::fixture::{Bench, class, component, native, with_crc_of};
+use super::super::{Form, RegisterError, Source};
+
+/// A bench with `demo.F` version 1 from `f.wasm`.
+fn with_file() -> Bench {
+    let bench = Bench::new();
+    bench.drop_in("f.wasm", &component("demo.F", "1")).unwrap();
+    bench
+}
+
+#[test]
+fn each_content_comes_into_force_also_an_earlier_one() {
+    let bench = Bench::new();
+    for version in ["1", "2", "3", "1"] {
+        let registered = bench.drop_in("f.so", &native("demo.F", version)).unwrap();
+        assert!(!registered.unchanged);
+        assert_eq!(bench.in_force("demo.F").as_deref(), Some(version));
+        assert_eq!(bench.extensions.info(&class("demo.F")).unwrap().sha256, registered.sha256);
+    }
+    assert_eq!(bench.extensions.info(&class("demo.F")).unwrap().form, Form::Native);
+}
+
+#[test]
+fn a_file_taken_already_is_no_news() {
+    let bench = with_file();
+    bench.upload("demo.F", &component("demo.F", "2")).unwrap();
+    assert!(bench.drop_in("f.wasm", &component("demo.F", "1")).unwrap().unchanged);
+    assert_eq!(bench.in_force("demo.F").as_deref(), Some("2"));
+    bench.drop_in("f.wasm", &component("demo.F", "3")).unwrap();
+    assert_eq!(bench.in_force("demo.F").as_deref(), Some("3"));
+}
+
+#[test]
+fn a_file_that_is_gone_takes_its_version_along_and_no_other() {
+    let bench = with_file();
+    let path = bench.plugins().join("f.wasm");
+    bench.upload("demo.F", &component("demo.F", "2")).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(bench.extensions.file_gone(&path), None);
+    assert_eq!(bench.in_force("demo.F").as_deref(), Some("2"));
+
+    bench.drop_in("f.wasm", &component("demo.F", "3")).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(bench.extensions.file_gone(&path), Some(class("demo.F")));
+    assert_eq!(bench.in_force("demo.F"), None);
+    assert!(bench.artifacts().is_empty());
+    assert_eq!(bench.extensions.file_gone(&path), None);
+}
+
+#[test]
+fn the_same_file_anew_is_news() {
+    let bench = with_file();
+    let path = bench.plugins().join("f.wasm");
+    std::fs::remove_file(&path).unwrap();
+    bench.extensions.file_gone(&path);
+    assert!(!bench.drop_in("f.wasm", &component("demo.F", "1")).unwrap().unchanged);
+    assert_eq!(bench.in_force("demo.F").as_deref(), Some("1"));
+}
+
+#[test]
+fn a_second_file_for_a_class_in_force_is_refused_naming_both() {
+    let bench = with_file();
+    let error = bench.drop_in("g.wasm", &component("demo.F", "2")).unwrap_err();
+    assert!(matches!(error, RegisterError::SourceConflict { .. }));
+    let (first, second) = (bench.plugins().join("f.wasm"), bench.plugins().join("g.wasm"));
+    for path in [&first, &second] {
+        assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+    }
+    // Also with the same bytes, and also when an upload is in force over the first.
+    assert!(bench.drop_in("g.wasm", &component("demo.F", "1")).is_err());
+    bench.upload("demo.F", &component("demo.F", "3")).unwrap();
+    assert!(bench.drop_in("g.wasm", &component("demo.F", "2")).is_err());
+    assert_eq!(bench.in_force("demo.F").as_deref(), Some("3"));
+
+    let refused = bench.extensions.refused();
+    assert_eq!((refused.len(), &refused[0].path, &refused[0].class), (1, &second, &Some(class("demo.F"))));
+    assert_eq!(bench.extensions.waiting_files(), [second]);
+}
+
+#[test]
+fn a_file_that_was_moved_takes_over_without_a_gap() {
+    let bench = with_file();
+    let generation = bench.extensions.generation();
+    let (from, to) = (bench.plugins().join("f.wasm"), bench.plugins().join("g.wasm"));
+    std::fs::rename(&from, &to).unwrap();
+    assert!(bench.extensions.register(Source::File(to.clone())).unwrap().unchanged);
+    assert_eq!(bench.extensions.file_gone(&from), None);
+    assert_eq!(bench.in_force("demo.F").as_deref(), Some("1"));
+    assert_eq!(bench.extensions.generation(), generation, "nothing was swapped");
+    assert_eq!(bench.extensions.info(&class("demo.F")).unwrap().source, to.to_str().unwrap());
+    assert_eq!(bench.extensions.file_gone(&to), Some(class("demo.F")));
+}
+
+#[test]
+fn a_refused_file_is_listed_until_it_is_good_or_gone() {
+    let bench = with_file();
+    bench.drop_in("x.wasm", b"<html>").unwrap_err();
+    bench.drop_in("f.wasm", b"<html>").unwrap_err();
+    assert_eq!(bench.in_force("demo.F").as_deref(), Some("1"));
+    let refused = bench.extensions.refused();
+    let listed: Vec<_> = refused.iter().map(|r| (r.path.file_name().unwrap(), r.class.clone())).collect();
+    assert_eq!(listed, [("f.wasm".as_ref(), Some(class("demo.F"))), ("x.wasm".as_ref(), None)]);
+    assert!(refused[1].reason.contains("not an extension"), "{}", refused[1].reason);
+    let last_error = bench.extensions.info(&class("demo.F")).unwrap().last_error.unwrap();
+    assert!(last_error.contains("f.wasm: not an extension"), "{last_error}");
+
+    bench.drop_in("f.wasm", &component("demo.F", "1")).unwrap();
+    bench.extensions.file_gone(&bench.plugins().join("x.wasm"));
+    assert!(bench.extensions.refused().is_empty());
+}
+
+#[test]
+fn native_libraries_can_be_limited_to_known_digests() {
+    let known = super::super::Checksums::of(&native("demo.F", "1")).sha256;
+    let bench = Bench::with(|options| options.native_sha256 = Some([known].into()));
+    bench.drop_in("f.so", &native("demo.F", "1")).unwrap();
+    let error = bench.drop_in("f.so", &native("demo.F", "2")).unwrap_err();
+    assert!(matches!(error, RegisterError::NativeNotAllowed { .. }), "{error}");
+    assert_eq!(bench.in_force("demo.F").as_deref(), Some("1"));
+    assert_eq!(bench.lines.opened.lock().0, 1, "it was not opened");
+    bench.drop_in("g.wasm", &component("demo.G", "1")).unwrap();
+}
+
+#[test]
+fn a_file_with_the_crc32_of_the_one_in_force_is_a_conflict() {
+    let bench = with_file();
+    let forged = with_crc_of(&component("demo.F", "2"), &component("demo.F", "1"));
+    let error = bench.drop_in("f.wasm", &forged).unwrap_err();
+    assert!(matches!(error, RegisterError::ChecksumConflict { .. }), "{error}");
+}
+
+#[test]
+fn what_is_no_plain_file_is_not_read() {
+    let bench = Bench::new();
+    let pipe = bench.plugins().join("f.wasm");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    )
+    .unwrap();
+    let error = bench.extensions.register(Source::File(pipe)).unwrap_err();
+    assert!(error.to_string().contains("not a plain file"), "{error}");
+}

@@ -1,0 +1,87 @@
+//! How an extension leaves the table: its file is deleted, or somebody removes it.
+
+use std::path::{Path, PathBuf};
+
+use tracing::{info, warn};
+
+use super::Extensions;
+use super::errors::RemoveError;
+use super::key::{ClassName, Key};
+use super::table::Origin;
+
+impl Extensions {
+    /// Takes an extension out of the table, with its kept versions and the configuration that REST set.
+    /// Calls in flight end on it. Its file, if it has one, stays and is not news: it comes back when its
+    /// content changes.
+    ///
+    /// # Errors
+    /// When there is none, when it is built in, or when it is in use and `force` is not given.
+    pub fn remove(&self, class: &ClassName, force: bool) -> Result<(), RemoveError> {
+        if !force && let Some(kind) = self.used_as(class) {
+            return Err(RemoveError::InUse { class: class.clone(), kind });
+        }
+        let mut books = self.books.lock();
+        let entry = self.entry(class).ok_or_else(|| RemoveError::Missing { class: class.clone() })?;
+        let Some(door) = self.door.as_ref().filter(|_| !entry.is_built_in()) else {
+            return Err(RemoveError::BuiltIn { class: class.clone() });
+        };
+        let key = Key::installed(class.clone());
+        door.store.remove_registration(&key).map_err(RemoveError::Store)?;
+        if door.options.config_of(class).is_none() {
+            door.store.remove_config(class).map_err(RemoveError::Store)?;
+            books.configs.remove(class);
+        }
+        self.swap_and_sweep(door, books, entry.registration.artifacts(), |table| {
+            table.entries.remove(&key);
+        });
+        info!(%class, "extension removed");
+        Ok(())
+    }
+
+    /// A file of the drop folder is gone: its digest is forgotten, and the version that came from it
+    /// withdrawn, and only that one. Gives back the class that was withdrawn.
+    pub fn file_gone(&self, path: &Path) -> Option<ClassName> {
+        let door = self.door.as_ref()?;
+        let mut books = self.books.lock();
+        books.refused.remove(path);
+        let taken = books.files.remove(path)?;
+        if let Err(error) = door.store.write_files(&books.files) {
+            // After a restart it is gone still, and found to be so again.
+            warn!(path = %path.display(), %error, "the removal of this file is not kept");
+        }
+        let entry = self.entry(&taken.class)?;
+        if entry.registration.in_force.origin != Origin::File(path.to_owned()) {
+            return None;
+        }
+        let key = Key::installed(taken.class.clone());
+        if let Err(error) = door.store.remove_registration(&key) {
+            warn!(class = %taken.class, %error, "withdrawn until the next start only");
+        }
+        self.swap_and_sweep(door, books, entry.registration.artifacts(), |table| {
+            table.entries.remove(&key);
+        });
+        info!(class = %taken.class, path = %path.display(), "extension withdrawn: its file is gone");
+        Some(taken.class)
+    }
+
+    /// Somebody deleted this file, and there may be a new one by now: whatever it holds is news.
+    pub(crate) fn forget_digest(&self, path: &Path) {
+        let mut books = self.books.lock();
+        books.refused.remove(path);
+        if let Some(taken) = books.files.get_mut(path) {
+            taken.sha256.clear();
+        }
+    }
+
+    /// The refused files that may be taken once something else has changed.
+    pub(crate) fn waiting_files(&self) -> Vec<PathBuf> {
+        let books = self.books.lock();
+        books.refused.iter().filter(|(_, refused)| refused.depends).map(|(path, _)| path.clone()).collect()
+    }
+
+    /// The files that something was taken from or refused.
+    pub(crate) fn known_files(&self) -> Vec<PathBuf> {
+        let books = self.books.lock();
+        books.files.keys().chain(books.refused.keys()).cloned().collect()
+    }
+}
