@@ -316,9 +316,9 @@ impl Broker {
     /// way end on the one before.
     ///
     /// # Errors
-    /// See [`BindingError`](weir_filter::BindingError); nothing has changed then.
+    /// See [`BindingError`]; nothing has changed then.
     pub async fn put_binding(&self, binding: Binding) -> Result<(), BrokerError> {
-        self.change(move |inner| inner.put_binding(binding)).await
+        self.change(move |inner| inner.put_binding(&binding)).await
     }
 
     /// Takes a binding away, durably; gives back whether there was one.
@@ -427,7 +427,7 @@ impl Inner {
         deleted
     }
 
-    fn put_binding(&self, binding: Binding) -> Result<(), BrokerError> {
+    fn put_binding(&self, binding: &Binding) -> Result<(), BrokerError> {
         let bindings = &self.engine.bindings;
         let key = binding_key(&binding.target, binding.subscription.as_deref());
         let before = bindings
@@ -435,7 +435,7 @@ impl Inner {
             .into_iter()
             .find(|known| known.target == binding.target && known.subscription == binding.subscription);
         bindings.put(binding.clone(), self.catalogue.names())?;
-        let Err(error) = self.engine.records.put(BINDINGS, &key, &binding) else { return Ok(()) };
+        let Err(error) = self.engine.records.put(BINDINGS, &key, binding) else { return Ok(()) };
         // What is not durable is not in force either.
         let undone = match before {
             Some(before) => bindings.restore(before),

@@ -330,9 +330,9 @@ impl Subscription {
 
     /// Acknowledges in memory; gives back the cursor's version that holds it.
     fn acknowledge(&self, kind: AckKind, acks: &[Ack]) -> u64 {
-        let unfiltered = self.topic.engine.bindings.chain(&self.topic.name, &self.name).is_none();
+        let unfiltered = || self.topic.engine.bindings.chain(&self.topic.name, &self.name).is_none();
         let mut window = self.window.lock();
-        window.acknowledge(kind, acks, unfiltered);
+        window.acknowledge(kind, acks, &unfiltered);
         let version = window.version();
         drop(window);
         self.dirty.notify_one();

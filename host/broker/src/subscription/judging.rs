@@ -201,12 +201,12 @@ impl Batch {
         let mut keep = vec![false; length];
         let mut waits = Vec::new();
         // A row that has no outcome would be a bug of the chain: it is then judged again.
-        for nth in 0..length {
+        for (nth, keep) in keep.iter_mut().enumerate() {
             let outcome = outcomes.get(nth);
             self.tally.count(outcome);
             let wait = match outcome {
                 Some(Outcome::Accept | Outcome::Deliver(_)) => {
-                    keep[nth] = true;
+                    *keep = true;
                     continue;
                 }
                 Some(Outcome::Reject | Outcome::Discard(_)) => continue,

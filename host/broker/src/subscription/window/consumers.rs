@@ -1,0 +1,123 @@
+//! Consumers come and go, take what is prepared, and ask for it again.
+
+use weir_store::Position;
+
+use super::super::seat::Seat;
+use super::super::{Delivery, SubscriptionType};
+use super::{Closed, Place, Sent, Window};
+
+impl Window {
+    /// Adds a consumer; gives back its number.
+    pub(crate) fn sit(&mut self, seat: Seat) -> u64 {
+        let id = self.next_seat;
+        self.next_seat += 1;
+        self.seats.insert(id, seat);
+        id
+    }
+
+    /// Takes a consumer away. What it had goes to the next.
+    pub(crate) fn stand_up(&mut self, id: u64) {
+        let Some(seat) = self.seats.get_mut(&id) else { return };
+        let out = std::mem::take(&mut seat.out);
+        seat.queue.clear();
+        for position in out {
+            self.take_back(position, false);
+        }
+        if let Some(seat) = self.seats.remove(&id) {
+            seat.wake.notify_one();
+        }
+        if self.seats.is_empty() {
+            // Nobody may come for a long time: only the verdicts are kept, not the bytes.
+            for (position, _) in std::mem::take(&mut self.prepared) {
+                self.put(position, Place::Ready);
+            }
+        }
+    }
+
+    /// Closes all consumers.
+    pub(crate) fn clear_seats(&mut self) {
+        for id in self.seats.keys().copied().collect::<Vec<_>>() {
+            self.stand_up(id);
+        }
+    }
+
+    pub(crate) fn flow(&mut self, seat: u64, permits: u32) {
+        if let Some(seat) = self.seats.get_mut(&seat) {
+            seat.permits = seat.permits.saturating_add(i64::from(permits));
+        }
+    }
+
+    /// The next delivery of a consumer, if there is one.
+    pub(crate) fn take(&mut self, id: u64) -> Result<Option<Delivery>, Closed> {
+        let seat = self.seats.get_mut(&id).ok_or(Closed)?;
+        let Some(delivery) = seat.pop() else { return Ok(None) };
+        self.sent_messages += u64::from(delivery.messages);
+        self.sent_bytes += delivery.entry.len() as u64;
+        self.redelivered += u64::from(delivery.redelivery_count > 0);
+        if let Some(open) = self.open.get_mut(&delivery.position) {
+            open.place = Place::Out { seat: id, queued: false };
+        }
+        Ok(Some(delivery))
+    }
+
+    /// Takes back what is out at a consumer; on an exclusive subscription always everything.
+    pub(crate) fn redeliver(&mut self, seat: u64, positions: Option<&[Position]>) {
+        let exclusive = self.kind == Some(SubscriptionType::Exclusive);
+        let positions: Vec<Position> = match (positions, self.seats.get(&seat)) {
+            (_, None) => return,
+            (Some(these), Some(seat)) if !exclusive => {
+                these.iter().filter(|position| seat.out.contains(position)).copied().collect()
+            }
+            (_, Some(seat)) => seat.out.iter().copied().collect(),
+        };
+        for position in positions {
+            self.take_back(position, true);
+        }
+    }
+
+    fn take_back(&mut self, position: Position, asked: bool) {
+        let Some(open) = self.open.get_mut(&position) else { return };
+        let Place::Out { queued, .. } = open.place else { return };
+        if asked && !queued {
+            open.redeliveries += 1;
+        }
+        self.put(position, Place::Ready);
+    }
+
+    pub(super) fn someone_can_take(&self) -> bool {
+        let shared = self.kind == Some(SubscriptionType::Shared);
+        self.seats.values().any(|seat| seat.can_take(shared))
+    }
+
+    /// The consumer whose turn it is.
+    fn whose_turn(&self) -> Option<u64> {
+        let shared = self.kind == Some(SubscriptionType::Shared);
+        let after = self.seats.range(self.last_served + 1..);
+        let mut seats = after.chain(self.seats.range(..=self.last_served));
+        seats.find(|(_, seat)| seat.can_take(shared)).map(|(id, _)| *id)
+    }
+
+    pub(super) fn hand_out(&mut self) {
+        while let Some((&position, _)) = self.prepared.first_key_value() {
+            // What was read before goes first: on an exclusive subscription that is the order.
+            if self.ready.first().is_some_and(|ready| *ready < position) {
+                return;
+            }
+            let Some(id) = self.whose_turn() else { return };
+            let Some(parcel) = self.prepared.remove(&position) else { return };
+            self.last_served = id;
+            let (Some(open), Some(seat)) = (self.open.get_mut(&position), self.seats.get_mut(&id)) else {
+                continue;
+            };
+            open.place = Place::Out { seat: id, queued: true };
+            open.sent = Some(Sent { shape: parcel.shape, messages: parcel.messages });
+            seat.unacked += open.left();
+            seat.push(Delivery {
+                position,
+                redelivery_count: open.redeliveries,
+                entry: parcel.bytes,
+                messages: parcel.messages,
+            });
+        }
+    }
+}
