@@ -102,7 +102,7 @@ impl Fields {
     }
 
     /// How many there are.
-    #[cfg(any(target_family = "wasm", test))]
+    #[cfg(target_family = "wasm")]
     pub(crate) fn len(&self) -> usize {
         self.len + self.configured.len()
     }

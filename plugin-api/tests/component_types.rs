@@ -2,6 +2,8 @@
 //!
 //! They are files, since an author's build must need no tool but cargo. `WEIR_BLESS=1` writes them anew.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests, which panic as tests do")]
+
 use std::path::Path;
 
 use wit_component::{StringEncoding, metadata};

@@ -1,5 +1,7 @@
 //! What `#[derive(Config)]` makes: a reader, and a schema that says the same.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests, which panic as tests do")]
+
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};

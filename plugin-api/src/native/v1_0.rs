@@ -3,7 +3,7 @@
 //!
 //! Everything that crosses the boundary is here. What an author sees lies elsewhere, and may grow.
 
-#![expect(unused_qualifications, reason = "what abi_stable's macros generate")]
+#![expect(unused_qualifications, clippy::mem_forget, reason = "what abi_stable's macros generate")]
 
 use std::marker::PhantomData;
 

@@ -40,7 +40,7 @@ fn encode(n: u32, columns: &[Written]) -> Vec<u8> {
     bytes.extend_from_slice(&[0; 8]);
     let sections = bytes.len();
     bytes.resize(sections + DESCRIPTOR * columns.len(), 0);
-    let mut section = |bytes: &mut Vec<u8>, content: &[u8]| -> u32 {
+    let section = |bytes: &mut Vec<u8>, content: &[u8]| -> u32 {
         bytes.resize(bytes.len().next_multiple_of(8) + 8, 0xEE);
         let at = u32::try_from(bytes.len()).unwrap();
         bytes.extend_from_slice(content);
