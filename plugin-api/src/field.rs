@@ -101,6 +101,12 @@ impl Fields {
         self
     }
 
+    /// Whether the others come first here, in the same order: they have the same slots then.
+    pub(crate) fn begins_with(&self, others: &Self) -> bool {
+        let declared = self.declared[..self.len].starts_with(&others.declared[..others.len]);
+        declared && self.configured.starts_with(&others.configured)
+    }
+
     /// How many there are.
     #[cfg(target_family = "wasm")]
     pub(crate) fn len(&self) -> usize {
@@ -117,11 +123,6 @@ impl Fields {
                 return Some(slot);
             }
         }
-        // Left out of line, so that a constant without configured names is folded away whole.
-        if self.configured.is_empty() { None } else { self.slot_of_configured(name) }
-    }
-
-    fn slot_of_configured(&self, name: &str) -> Option<usize> {
         let place = self.configured.iter().position(|c| same(c.as_bytes(), name.as_bytes()))?;
         Some(self.len + place)
     }
@@ -197,6 +198,14 @@ mod tests {
             reads.to_json(),
             r#"[{"property":"delay"},{"property":"carrier"},{"field":"key"},{"field":"payload"},{"property":"tail"}]"#
         );
+    }
+
+    #[test]
+    fn fields_keep_their_slots_when_others_follow() {
+        assert!(READS.begins_with(&READS));
+        assert!(READS.and(Field::Topic).and_configured("tail").begins_with(&READS));
+        assert!(!Fields::property("delay").begins_with(&READS));
+        assert!(!Fields::property("carrier").and_property("delay").and(Field::Key).begins_with(&READS));
     }
 
     #[test]

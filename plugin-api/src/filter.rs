@@ -27,7 +27,8 @@ pub trait MessageFilter: Sized + Send + 'static {
     fn new(config: Self::Config) -> Result<Self, Error>;
 
     /// The fields that it reads with its configuration, where [`READS`](Self::READS) cannot name them
-    /// all. Asked for once.
+    /// all: `Self::READS` with [`and`](Fields::and) or [`and_configured`](Fields::and_configured). Asked
+    /// for once.
     fn reads(&self) -> Fields {
         Self::READS
     }
@@ -42,22 +43,20 @@ pub trait MessageFilter: Sized + Send + 'static {
 /// A filter that is ready, and what it reads.
 pub(crate) struct Ready<F> {
     pub(crate) filter: F,
-    /// What its configuration has added to `READS`; `None` in the usual case that it has not, for which
-    /// the compiler then finds every slot.
-    pub(crate) reads: Option<Fields>,
+    /// `READS` and what its configuration has added.
+    pub(crate) reads: Fields,
 }
 
 impl<F: MessageFilter> Ready<F> {
-    /// As a reference to a constant, or the compiler would make a copy for each message.
+    /// As a reference to a constant: the compiler then finds the slots of what it names.
     pub(crate) const READS: &'static Fields = &F::READS;
 
     pub(crate) fn new(config: &str) -> Result<Self, Error> {
         let filter = F::new(F::Config::parse(config)?)?;
         let reads = filter.reads();
-        Ok(Self { filter, reads: Some(reads).filter(|r| r != Self::READS) })
-    }
-
-    pub(crate) fn reads(&self) -> &Fields {
-        self.reads.as_ref().unwrap_or(Self::READS)
+        if !reads.begins_with(Self::READS) {
+            return Err(Error::new("reads() must begin with Self::READS, and add to it"));
+        }
+        Ok(Self { filter, reads })
     }
 }

@@ -17,13 +17,17 @@ use crate::native::Row;
 /// not a property of the message, and panics with a sentence that says what to add.
 pub struct Message<'a> {
     row: Row<'a>,
-    fields: &'a Fields,
+    /// What the filter declares in a constant. Apart from `reads`, which holds it too, so that the
+    /// compiler finds slots by name: there is one call of `judge`, which it then puts in place.
+    declared: &'static Fields,
+    /// All that it reads.
+    reads: &'a Fields,
 }
 
 impl<'a> Message<'a> {
     #[inline(always)]
-    pub(crate) fn new(row: Row<'a>, fields: &'a Fields) -> Self {
-        Self { row, fields }
+    pub(crate) fn new(row: Row<'a>, declared: &'static Fields, reads: &'a Fields) -> Self {
+        Self { row, declared, reads }
     }
 
     /// A property that the producer set; `None` if it has not.
@@ -32,9 +36,9 @@ impl<'a> Message<'a> {
     /// When it is not among the fields that the filter [reads](crate::MessageFilter::READS).
     #[inline(always)]
     pub fn property(&self, name: &str) -> Option<&'a str> {
-        match self.fields.slot_of_property(name) {
+        match self.declared.slot_of_property(name) {
             Some(slot) => self.row.text(slot),
-            None => undeclared(&format_args!("property({name:?})")),
+            None => self.row.text(self.added_property(name)),
         }
     }
 
@@ -129,16 +133,25 @@ impl<'a> Message<'a> {
 
     #[inline(always)]
     fn slot(&self, field: Field) -> usize {
-        match self.fields.slot_of(field) {
+        match self.declared.slot_of(field) {
             Some(slot) => slot,
-            None => undeclared(&format_args!("Field::{field:?}")),
+            None => self.added(field),
         }
+    }
+
+    // What only the configuration names. Not inlined: these would swell every look-up of a constant.
+    #[inline(never)]
+    fn added_property(&self, name: &str) -> usize {
+        self.reads.slot_of_property(name).unwrap_or_else(|| undeclared(&format!("property({name:?})")))
+    }
+
+    #[inline(never)]
+    fn added(&self, field: Field) -> usize {
+        self.reads.slot_of(field).unwrap_or_else(|| undeclared(&format!("Field::{field:?}")))
     }
 }
 
-/// Takes its text unformatted, so that nothing is made before it is needed.
 #[cold]
-#[inline(never)]
-fn undeclared(field: &dyn std::fmt::Display) -> ! {
+fn undeclared(field: &str) -> ! {
     panic!("{field} is not among the fields that this filter reads: add it to READS, or to reads()")
 }

@@ -1,7 +1,6 @@
 //! The library's side of the native contract, called as the host calls it.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, which panic as tests do")]
-
 #![cfg(not(target_family = "wasm"))]
 
 use std::cell::RefCell;

@@ -11,7 +11,6 @@ use super::batch::Batch;
 use super::imports::{self, Imports};
 use super::topics::Sets;
 use crate::config::Config;
-use crate::field::Fields;
 use crate::filter::{MessageFilter, Ready};
 use crate::lister::{Request, TopicLister, Topics};
 use crate::message::Message;
@@ -60,8 +59,8 @@ impl<F: MessageFilter> Filter<F> {
         unsafe { arena::reset() };
         match ready {
             Ok(ready) => {
-                let fields = ready.reads().to_json();
-                let batch = Batch::new(ready.reads().len());
+                let fields = ready.reads.to_json();
+                let batch = Batch::new(ready.reads.len());
                 // SAFETY: exports do not nest.
                 unsafe { *self.0.get() = Some((ready, batch)) };
                 result(OK, fields.into_bytes())
@@ -86,30 +85,21 @@ impl<F: MessageFilter> Filter<F> {
         }
         // SAFETY: nothing else uses the answer during this call.
         let answer = unsafe { ANSWER.get() };
-        match reads {
-            None => judge_each(filter, Ready::<F>::READS, batch, answer),
-            Some(reads) => judge_each(filter, reads, batch, answer),
+        answer.clear();
+        answer.resize(batch.len() as usize, 0);
+        for (index, byte) in (0..).zip(answer.iter_mut()) {
+            let message = Message::new(batch.row(index), Ready::<F>::READS, reads);
+            let (code, delay) = encode(filter.judge(&message));
+            *byte = code;
+            if code == 2 {
+                later::push(delay);
+            }
         }
+        later::append_to(answer);
         // SAFETY: messages were borrowed for one judgement each.
         unsafe { arena::reset() };
         point_to(OK, answer)
     }
-}
-
-/// Made twice, once for constant fields: there the compiler finds the slots.
-#[inline(always)]
-fn judge_each<F: MessageFilter>(filter: &mut F, reads: &Fields, batch: &Batch, answer: &mut Vec<u8>) {
-    let n = batch.len() as usize;
-    answer.clear();
-    answer.resize(n, 0);
-    for (index, byte) in (0..).zip(answer.iter_mut()) {
-        let (code, delay) = encode(filter.judge(&Message::new(batch.row(index), reads)));
-        *byte = code;
-        if code == 2 {
-            later::push(delay);
-        }
-    }
-    later::append_to(answer);
 }
 
 /// Delays of a batch. Rare, so they are kept apart until the bytes are complete.

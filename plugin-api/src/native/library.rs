@@ -12,7 +12,6 @@ use abi_stable::std_types::{RNone, ROption, RResult, RSliceMut, RSome, RStr, RSt
 use super::v1_0::{
     Batch, Failure, Filter, Filter_TO, FilterBox, Host, Lister, Lister_TO, ListerBox, TopicSetsRef,
 };
-use crate::field::Fields;
 use crate::filter::{MessageFilter, Ready};
 use crate::lister::{Request, TopicLister, Topics};
 use crate::message::Message;
@@ -102,30 +101,24 @@ impl<T> Drop for Guarded<T> {
 
 impl<F: MessageFilter> Filter for Guarded<Ready<F>> {
     fn reads(&self) -> RString {
-        self.0.reads().to_json().into()
+        self.0.reads.to_json().into()
     }
 
     fn judge(&mut self, batch: Batch<'_>, mut verdicts: RSliceMut<'_, u64>) -> ROption<RString> {
         let Ready { filter, reads } = &mut *self.0;
         let verdicts = verdicts.as_mut_slice();
         // Once for the batch and not for each message: after a panic, nothing of the batch counts.
-        let judged = catch_unwind(AssertUnwindSafe(|| match reads {
-            None => judge_each(filter, Ready::<F>::READS, &batch, verdicts),
-            Some(reads) => judge_each(filter, reads, &batch, verdicts),
+        let judged = catch_unwind(AssertUnwindSafe(|| {
+            for (index, verdict) in verdicts.iter_mut().enumerate() {
+                let message = Message::new(batch.row(index), Ready::<F>::READS, reads);
+                let (code, delay) = encode(filter.judge(&message));
+                *verdict = u64::from(code) | u64::from(delay) << 32;
+            }
         }));
         match judged {
             Ok(()) => RNone,
             Err(payload) => RSome(panic_text(payload).into()),
         }
-    }
-}
-
-/// Made twice, once for constant fields: there the compiler finds the slots.
-#[inline(always)]
-fn judge_each<F: MessageFilter>(filter: &mut F, reads: &Fields, batch: &Batch<'_>, verdicts: &mut [u64]) {
-    for (index, verdict) in verdicts.iter_mut().enumerate() {
-        let (code, delay) = encode(filter.judge(&Message::new(batch.row(index), reads)));
-        *verdict = u64::from(code) | u64::from(delay) << 32;
     }
 }
 
