@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use crate::compiled::{Cache, Compiler};
 use crate::component::{self, Runtime};
@@ -200,7 +201,38 @@ impl Loader {
     }
 
     /// How many native libraries are open. They are never closed: code of theirs may still run.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a number for the metrics, which are not served yet"))]
     pub(crate) fn libraries(&self) -> usize {
         self.libraries.count()
     }
+}
+
+/// A filter instance, and the fields that it reads.
+#[doc(hidden)]
+pub type FilterAndFields = (Box<dyn MessageFilter>, Arc<[Field]>);
+
+/// An instance of a file's filter with `config`, and the fields that it reads: past the table, for
+/// benchmarks. Compiled code is kept in `folder`; this very program is started as the compiler.
+///
+/// # Errors
+/// A sentence, when the file is no artifact or refuses its configuration.
+#[doc(hidden)]
+pub fn opened(path: &Path, config: &str, folder: &Path) -> Result<FilterAndFields, String> {
+    let bytes = std::fs::read(path).map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+    let compiler = CompilerCommand::default();
+    let loader = Loader::new(LoaderOptions { folder: folder.to_owned(), compiler })
+        .map_err(|error| format!("{} cannot be used: {error}", folder.display()))?;
+    let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    // On a busy machine a thread may wait longer than a message may take.
+    let limits = Limits { deadline: Duration::from_secs(60), ..Limits::default() };
+    let open = || {
+        Ok::<_, OpenError>(match Loader::sniff(&bytes)? {
+            Form::Component => loader.component(&bytes, &digest, limits)?,
+            _ => loader.native(&bytes, &digest, path, limits)?,
+        })
+    };
+    let loaded = open().map_err(|error| error.to_string())?;
+    let fields: Arc<[Field]> = loaded.configure(config).map_err(|broke| broke.to_string())?.into();
+    let filter = loaded.filter(config, &fields).map_err(|broke| broke.to_string())?;
+    Ok((filter, fields))
 }

@@ -24,6 +24,8 @@ mod testing;
 pub mod watch;
 
 pub use artifact::{CompilerCommand, Limits, LoaderOptions};
+#[doc(hidden)]
+pub use artifact::{FilterAndFields, opened};
 pub use builtin::Builtin;
 pub use compiled::{COMPILER_CHILD, compile_child};
 pub use extensions::{

@@ -107,22 +107,23 @@ impl Library {
         if major != "1" {
             return Err(OpenError(format!("it was built for contract {version}, this host speaks 1.x")));
         }
-        // A library of a later minor is taken as the latest that we know: its types only grew.
         match minor.split('.').next() {
             #[cfg(test)]
             Some(minor) if minor != "0" => tests::open_as_next_minor(header, version),
-            _ => {
-                let root: v1_0::RootRef =
-                    header.init_root_module().map_err(|error| OpenError(explain(&error)))?;
-                Ok(Self {
-                    version,
-                    start: root.start(),
-                    describe: root.describe(),
-                    filter: root.filter(),
-                    lister: root.lister(),
-                })
-            }
+            // A library of a later minor is taken as the latest that we know: its types only grew.
+            _ => Self::of_first_minor(header, version),
         }
+    }
+
+    fn of_first_minor(header: &'static LibHeader, version: String) -> Result<Self, OpenError> {
+        let root: v1_0::RootRef = header.init_root_module().map_err(|error| OpenError(explain(&error)))?;
+        Ok(Self {
+            version,
+            start: root.start(),
+            describe: root.describe(),
+            filter: root.filter(),
+            lister: root.lister(),
+        })
     }
 }
 

@@ -1,11 +1,15 @@
 //! What the tests of this crate share: guests as `make guests` builds them, and a loader for them.
 
+mod conformance;
+mod listers;
+mod refusals;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use crate::artifact::{CompilerCommand, Limits, Loaded, Loader, LoaderOptions, OpenError};
+use crate::artifact::{CompilerCommand, FilterAndFields, Limits, Loaded, Loader, LoaderOptions, OpenError};
 use crate::filter::{Broke, MessageFilter, Verdict};
 use crate::message::{Field, Messages};
 
@@ -58,10 +62,7 @@ pub(crate) fn guest(file: &str) -> Vec<u8> {
 }
 
 /// A filter instance and the fields that it reads.
-pub(crate) fn filter(
-    loaded: &dyn Loaded,
-    config: &str,
-) -> Result<(Box<dyn MessageFilter>, Arc<[Field]>), Broke> {
+pub(crate) fn filter(loaded: &dyn Loaded, config: &str) -> Result<FilterAndFields, Broke> {
     let fields: Arc<[Field]> = loaded.configure(config)?.into();
     Ok((loaded.filter(config, &fields)?, fields))
 }

@@ -10,17 +10,17 @@ use crate::filter::{Broke, BrokeKind, Verdict};
 /// [`BrokeKind::BadAnswer`] for another length or another byte.
 pub(super) fn read(answer: &[u8], n: usize, verdicts: &mut Vec<Verdict>) -> Result<(), Broke> {
     let Some((codes, delays)) = answer.split_at_checked(n) else {
-        return bad(format!("{} verdicts for {n} messages", answer.len()));
+        return bad(&format!("{} verdicts for {n} messages", answer.len()));
     };
     // Folded over all of them, not up to the first bad one, so that it becomes vector instructions.
     if codes.iter().fold(0, |most, code| *code.max(&most)) > 3 {
         let unknown = codes.iter().find(|code| **code > 3);
-        return bad(format!("the verdict {unknown:?}, expected 0 to 3"));
+        return bad(&format!("the verdict {unknown:?}, expected 0 to 3"));
     }
     let rescheduled = codes.iter().map(|code| usize::from(*code == 2)).sum::<usize>();
     let (delays, rest) = delays.as_chunks::<4>();
     if delays.len() != rescheduled || !rest.is_empty() {
-        return bad(format!(
+        return bad(&format!(
             "{} bytes of delays for {rescheduled} messages to reschedule, expected 4 for each",
             answer.len() - n
         ));
@@ -38,7 +38,7 @@ pub(super) fn read(answer: &[u8], n: usize, verdicts: &mut Vec<Verdict>) -> Resu
     Ok(())
 }
 
-fn bad(what: String) -> Result<(), Broke> {
+fn bad(what: &str) -> Result<(), Broke> {
     Err(Broke { kind: BrokeKind::BadAnswer, reason: format!("it answered with {what}") })
 }
 

@@ -112,7 +112,8 @@ fn a_mapping_finds_each_field_of_the_filter_in_the_batch() {
 fn short_names_compare_as_slices_do() {
     let text = b"abcdefghijklmnopqrstuvwxyz";
     for len in 0..=text.len() {
-        assert!(same(&text[..len], &text[..len].to_vec()));
+        let other = text[..len].to_vec();
+        assert!(same(&text[..len], &other));
         for at in 0..len {
             let mut other = text[..len].to_vec();
             other[at] ^= 1;

@@ -73,13 +73,15 @@ impl Sets {
         set.ok_or_else(|| format!("there is no topic set {handle}, or more than {MAX_SETS} were made").into())
     }
 
-    fn push(&self, set: TopicSet) -> u32 {
+    fn push(&self, set: TopicSet) -> Result<u32, RString> {
         let mut made = self.made.borrow_mut();
+        // Forgotten ones at the end make room: an author's temporary sets are forgotten in that order.
+        while made.pop_if(|last| last.is_none()).is_some() {}
         if made.len() >= MAX_SETS {
-            return NO_SET;
+            return Err(format!("more than {MAX_SETS} topic sets are held").into());
         }
         made.push(Some(set));
-        u32::try_from(made.len() - 1).unwrap_or(NO_SET)
+        Ok(u32::try_from(made.len() - 1).unwrap_or(NO_SET))
     }
 
     fn combine(
@@ -89,26 +91,26 @@ impl Sets {
         operation: fn(&TopicSet, &TopicSet) -> TopicSet,
     ) -> RResult<u32, RString> {
         let pair = self.get(one).and_then(|one| Ok((one, self.get(other)?)));
-        pair.map(|(one, other)| self.push(operation(&one, &other))).into()
+        pair.and_then(|(one, other)| self.push(operation(&one, &other))).into()
     }
 }
 
 impl TopicSets for Sets {
     fn all(&self) -> u32 {
-        self.push(self.topics.all())
+        self.push(self.topics.all()).unwrap_or(NO_SET)
     }
 
     fn with_property(&self, key: RStr<'_>, value: RStr<'_>) -> u32 {
-        self.push(self.topics.with_property(key.as_str(), value.as_str()))
+        self.push(self.topics.with_property(key.as_str(), value.as_str())).unwrap_or(NO_SET)
     }
 
     fn matching(&self, pattern: RStr<'_>) -> RResult<u32, RString> {
-        self.topics.matching(pattern.as_str()).map(|set| self.push(set)).map_err(RString::from).into()
+        self.topics.matching(pattern.as_str()).map_err(RString::from).and_then(|set| self.push(set)).into()
     }
 
     fn named(&self, names: RStr<'_>) -> RResult<u32, RString> {
         let names: Vec<&str> = names.as_str().split('\n').filter(|name| !name.is_empty()).collect();
-        self.topics.named(&names).map(|set| self.push(set)).map_err(RString::from).into()
+        self.topics.named(&names).map_err(RString::from).and_then(|set| self.push(set)).into()
     }
 
     fn names(&self, of: u32, start: u32, limit: u32) -> RVec<u8> {

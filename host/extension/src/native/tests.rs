@@ -1,6 +1,7 @@
 use weir_plugin_api::native::v1_1;
 
 use super::*;
+use crate::testing::{Bench, filter, guest, judge};
 
 /// What a host of the next minor does with a library of that minor.
 pub(super) fn open_as_next_minor(header: &'static LibHeader, version: String) -> Result<Library, OpenError> {
@@ -24,4 +25,94 @@ fn words_are_read() {
     assert_eq!(verdicts, [Verdict::Accept, Verdict::Reject, later, Verdict::Broke]);
     assert_eq!(read(&[0, 4], &mut verdicts).unwrap_err().kind, BrokeKind::BadAnswer);
     assert_eq!(verdicts.len(), 4);
+}
+
+/// Tells the guest to do each of these, a message each; in one call.
+fn told(loaded: &dyn Loaded, what: &[&str]) -> Result<Vec<Verdict>, Broke> {
+    let (mut filter, fields) = filter(loaded, "{}").unwrap();
+    let mut messages = Messages::new(fields);
+    for what in what {
+        messages.row().property("do", what);
+    }
+    judge(&mut *filter, &messages)
+}
+
+#[test]
+fn panics_are_survived_and_end_the_instance() {
+    let bench = Bench::new();
+    let loaded = bench.native(&guest("misbehaving.so")).unwrap();
+    let (mut filter, fields) = filter(&*loaded, "{}").unwrap();
+    let mut messages = Messages::new(fields);
+    messages.row().property("do", "panic");
+    messages.row().property("do", "accept");
+    let mut verdicts = Vec::new();
+    let broke = filter.judge(&messages, &[0], &mut verdicts).unwrap_err();
+    assert_eq!(broke.kind, BrokeKind::Panic);
+    assert!(broke.reason.contains("told to panic"), "{broke}");
+    let broke = filter.judge(&messages, &[1], &mut verdicts).unwrap_err();
+    assert!(broke.reason.contains("must be thrown away"), "{broke}");
+    assert!(verdicts.is_empty());
+    assert_eq!(told(&*loaded, &["panic-with-a-value"]).unwrap_err().kind, BrokeKind::Panic);
+    assert_eq!(told(&*loaded, &["error", "accept"]).unwrap(), [Verdict::Broke, Verdict::Accept]);
+}
+
+#[test]
+fn panics_in_construction_and_drop_are_survived() {
+    let bench = Bench::new();
+    let loaded = bench.native(&guest("misbehaving.so")).unwrap();
+    assert_eq!(loaded.configure(r#"{"new":"panic"}"#).unwrap_err().kind, BrokeKind::Panic);
+    assert_eq!(loaded.configure(r#"{"new":"error"}"#).unwrap_err().kind, BrokeKind::Error);
+    loaded.configure(r#"{"panic_in_drop":true}"#).unwrap();
+}
+
+/// dlopen gives back the library that it first opened by a path: version after version of one file
+/// would be the first one.
+#[test]
+fn versions_of_one_file_are_libraries_of_their_own() {
+    let bench = Bench::new();
+    let verdict = |file: &str| {
+        let loaded = bench.native(&guest(file)).unwrap();
+        assert_eq!(loaded.description().class.as_str(), "demo.Swap");
+        let (mut filter, fields) = filter(&*loaded, "{}").unwrap();
+        let mut messages = Messages::new(fields);
+        messages.row().property("n", "2");
+        judge(&mut *filter, &messages).unwrap()[0]
+    };
+    assert_eq!(
+        ["even.so", "odd.so", "even.so"].map(verdict),
+        [Verdict::Accept, Verdict::Reject, Verdict::Accept]
+    );
+    assert_eq!(bench.loader.libraries(), 3);
+    let left = fs::read_dir(bench.folder.path().join("extensions/native")).unwrap().count();
+    assert_eq!(left, 0, "copies are not left behind");
+}
+
+#[test]
+fn libraries_of_both_minors_are_taken_by_hosts_of_both() {
+    let bench = Bench::new();
+    let folder = bench.folder.path().join("minors");
+    let libraries = Libraries::open(&folder).unwrap();
+    let next = libraries.header(&guest("next-minor.so"), "next").unwrap();
+    let first = libraries.header(&guest("even.so"), "first").unwrap();
+    assert_eq!(next.version_strings().version.as_str(), "1.1.0");
+    Library::of_first_minor(next, "1.1.0".into()).expect("an older host takes a newer library");
+    open_as_next_minor(next, "1.1.0".into()).expect("a host takes a library of its own minor");
+    // A newer host opens an older library as what it is: as its own minor it would be refused.
+    assert!(open_as_next_minor(first, "1.0.0".into()).is_err());
+    Library::of(first, "1.0.0".into()).expect("a newer host takes an older library");
+}
+
+#[test]
+fn a_library_of_others_is_refused_with_a_sentence() {
+    let bench = Bench::new();
+    // A shared library that this program has open anyway.
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let path =
+        maps.lines().filter_map(|line| line.split_whitespace().last()).find(|path| path.contains("libgcc_s"));
+    let bytes = fs::read(path.expect("programs in Rust use libgcc_s to unwind")).unwrap();
+    let error = bench.native(&bytes).err().unwrap().to_string();
+    assert!(error.contains("without weir's root module"), "{error}");
+    let error = bench.native(&guest("even.wasm")).err().unwrap().to_string();
+    assert!(error.contains("component, not a native library"), "{error}");
+    assert_eq!(bench.loader.libraries(), 0);
 }
