@@ -333,6 +333,7 @@ impl Extensions {
         let Origin::File(path) = origin else { return };
         let taken = Taken { sha256: registered.sha256.clone(), class: registered.class.clone() };
         books.files.insert(path.clone(), taken);
+        books.refused.remove(path);
         // A restart would look at the file again, and find its bytes in force.
         if let Err(error) = door.store.write_files(&books.files) {
             warn!(path = %path.display(), %error, "the digest of this file is not kept");

@@ -9,6 +9,7 @@ use super::{Kind, RegisterError, RemoveError, Source, Unavailable};
 
 mod config;
 mod files;
+mod guests;
 mod restart;
 
 /// A bench with `demo.F` version 1 in force.
