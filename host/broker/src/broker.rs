@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
@@ -110,6 +110,7 @@ impl Broker {
             tasks: TaskTracker::new(),
             appends: TaskTracker::new(),
             stop: CancellationToken::new(),
+            abandoned: AtomicBool::new(false),
             opened,
             next_producer: AtomicU64::new(0),
         });
@@ -351,9 +352,14 @@ impl Broker {
 }
 
 impl Drop for Broker {
-    /// Ends the tasks of a broker that was not drained, as the end of the process would.
+    /// Ends the tasks of a broker that was not drained, as the end of the process would: acknowledgements
+    /// whose futures have not resolved may be lost.
     fn drop(&mut self) {
-        self.inner.engine.stop.cancel();
+        let engine = &self.inner.engine;
+        if !engine.stop.is_cancelled() {
+            engine.abandoned.store(true, Ordering::Release);
+            engine.stop.cancel();
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -41,6 +41,8 @@ pub(crate) struct Engine {
     pub(crate) appends: TaskTracker,
     /// Ends all subscriptions.
     pub(crate) stop: CancellationToken,
+    /// Dropped and not drained: nothing more is written, as after the end of the process.
+    pub(crate) abandoned: AtomicBool,
     /// How often this store has been opened: part of generated names.
     pub(crate) opened: u64,
     pub(crate) next_producer: AtomicU64,

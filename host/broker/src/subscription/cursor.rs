@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use weir_store::{CursorState, Position};
@@ -97,6 +98,10 @@ pub(crate) async fn keep_written(subscription: Arc<Subscription>) {
             () = subscription.dirty.notified() => false,
             () = subscription.stop.cancelled() => true,
         };
+        if subscription.topic.engine.abandoned.load(Ordering::Acquire) {
+            subscription.written.send_modify(|state| state.ended = true);
+            return;
+        }
         let (version, cursor) = {
             let window = subscription.window.lock();
             (window.version(), (window.version() > written).then(|| window.cursor()))
@@ -161,7 +166,7 @@ pub(crate) async fn written(subscription: Arc<Subscription>, version: u64) -> Re
     match &state.failed {
         _ if state.version >= version => Ok(()),
         Some((at, error)) if *at >= version => Err(error.clone()),
-        // It ended: the topic or the subscription was deleted, and with it what was acknowledged.
-        _ => Ok(()),
+        // It ended: deleted, or drained before this acknowledgement came.
+        _ => Err(BrokerError::Closing(format!("subscription {} is closed", subscription.name))),
     }
 }
