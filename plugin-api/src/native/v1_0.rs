@@ -122,7 +122,7 @@ pub type PayloadsRef<'a> = Payloads_TO<'a, RRef<'a, ()>>;
 /// Where a filter finds payloads that the view does not hold.
 #[abi_stable::sabi_trait]
 pub trait Payloads {
-    /// The payload of a row, numbered as in [`Batch::rows`].
+    /// The payload of a row, by its number in the view.
     #[sabi(last_prefix_field)]
     fn payload(&self, row: u32) -> RResult<RSlice<'_, u8>, RString>;
 }
