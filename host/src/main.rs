@@ -13,11 +13,14 @@
 //! No rule lives here: which topics a client sees, which messages a subscription gets and what an
 //! acknowledgement does is decided in the rooms below.
 
+mod admin;
+mod cli;
 mod config;
 mod metrics;
 mod pulsar;
+mod serve;
 mod token;
 
 fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+    cli::main()
 }

@@ -59,8 +59,8 @@ pub(super) struct Connection<'s> {
     pub(super) service: &'s Arc<Service>,
     /// The address at which the peer reached us.
     pub(super) local: SocketAddr,
-    /// What the peer said in CONNECT; `None` before.
-    pub(super) peer: Option<Peer>,
+    /// Whether the peer has said CONNECT.
+    pub(super) greeted: bool,
     /// What is to be sent at once: pings, messages.
     pub(super) outbox: Outbox,
     /// Answers to requests, in order.
@@ -74,15 +74,6 @@ pub(super) struct Connection<'s> {
     pub(super) producers: HashMap<u64, Producing>,
     pub(super) consumers: HashMap<u64, Consuming>,
     closed_producers: VecDeque<u64>,
-}
-
-/// Who is at the other end.
-#[derive(Clone, Debug)]
-pub(super) struct Peer {
-    /// As it calls itself.
-    pub(super) version: String,
-    /// The protocol version that both speak.
-    pub(super) protocol: i32,
 }
 
 /// Serves one connection to its end.
@@ -110,7 +101,7 @@ pub(super) async fn run(socket: TcpStream, service: &Arc<Service>, stop: Cancell
     let mut connection = Connection {
         service,
         local,
-        peer: None,
+        greeted: false,
         outbox: outbox.clone(),
         answers,
         receipts,
@@ -166,7 +157,7 @@ impl Connection<'_> {
             {
                 liveness.heard.store(true, Ordering::Relaxed);
                 self.frame(frame).await?;
-                if self.peer.is_some() {
+                if self.greeted {
                     liveness.greeted.store(true, Ordering::Relaxed);
                     decoder.set_limits(limits);
                 }
@@ -224,9 +215,9 @@ impl Connection<'_> {
     }
 
     fn handshaken(&self, command: &str) -> Result<(), Ended> {
-        match &self.peer {
-            Some(_) => Ok(()),
-            None => Err(Ended::Violation(format!("{command} came before CONNECT"))),
+        match self.greeted {
+            true => Ok(()),
+            false => Err(Ended::Violation(format!("{command} came before CONNECT"))),
         }
     }
 

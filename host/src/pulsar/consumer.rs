@@ -1,5 +1,7 @@
 //! SUBSCRIBE, FLOW, UNSUBSCRIBE, CLOSE_CONSUMER, and the task that sends what is delivered.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::task::JoinHandle;
@@ -27,6 +29,8 @@ pub(super) struct Consuming {
     pub(super) subscription: String,
     /// Sends what is delivered; ends when the broker closes the consumer.
     delivering: JoinHandle<()>,
+    /// The client has asked for the end itself, and is not to be told of it.
+    asked_to_end: Arc<AtomicBool>,
 }
 
 impl Consuming {
@@ -99,17 +103,20 @@ impl Connection<'_> {
             drop((consumer, deliveries));
             (consumer, deliveries) = topic.subscribe(options).await?;
         }
+        let asked_to_end = Arc::new(AtomicBool::new(false));
         let sending = Sending {
             consumer_id: request.consumer_id,
             partition: topic.name().partition().and_then(|index| i32::try_from(index).ok()).unwrap_or(-1),
             outbox: self.outbox.clone(),
             metrics: self.service.metrics.clone(),
+            asked_to_end: Arc::clone(&asked_to_end),
         };
         Ok(Consuming {
             consumer,
             topic: topic.name().clone(),
             subscription: request.subscription,
             delivering: tokio::spawn(sending.run(deliveries)),
+            asked_to_end,
         })
     }
 
@@ -128,12 +135,14 @@ impl Connection<'_> {
         let Some(consuming) = self.consumers.remove(&request.consumer_id) else {
             return self.refuse(request.request_id, Refused::no_consumer()).await;
         };
+        consuming.asked_to_end.store(true, Ordering::Relaxed);
         match consuming.consumer.unsubscribe(request.force()).await {
             Ok(()) => {
                 consuming.close().await;
                 Ok(self.answers.answer(frames::success(request.request_id)).await?)
             }
             Err(error) => {
+                consuming.asked_to_end.store(false, Ordering::Relaxed);
                 self.consumers.insert(request.consumer_id, consuming);
                 self.refuse(request.request_id, error.into()).await
             }
@@ -181,6 +190,7 @@ struct Sending {
     partition: i32,
     outbox: Outbox,
     metrics: Metrics,
+    asked_to_end: Arc<AtomicBool>,
 }
 
 impl Sending {
@@ -204,6 +214,9 @@ impl Sending {
             if self.outbox.send(frames::message(command, entry)).await.is_err() {
                 return;
             }
+        }
+        if self.asked_to_end.load(Ordering::Relaxed) {
+            return;
         }
         let closed = CommandCloseConsumer {
             consumer_id: self.consumer_id,

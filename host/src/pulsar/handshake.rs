@@ -4,7 +4,7 @@ use tracing::{debug, info};
 use weir_wire::pulsar::PROTOCOL_VERSION;
 use weir_wire::pulsar::command::{CommandConnect, CommandConnected, FeatureFlags};
 
-use super::connection::{Connection, Ended, Peer};
+use super::connection::{Connection, Ended};
 use super::frames;
 
 /// Clients show it in their logs; C++ ones fail without it.
@@ -13,12 +13,11 @@ const SERVER_VERSION: &str = concat!("Pulsar Server (weir ", env!("CARGO_PKG_VER
 impl Connection<'_> {
     /// Greets. There is no authentication yet: whoever reaches the port is served.
     pub(super) async fn connect(&mut self, request: CommandConnect) -> Result<(), Ended> {
-        if self.peer.is_some() {
+        if self.greeted {
             return Err(Ended::Violation("a second CONNECT came".into()));
         }
         let protocol = request.protocol_version.unwrap_or(0).min(PROTOCOL_VERSION);
-        let peer = Peer { version: request.client_version, protocol };
-        info!(client = peer.version, protocol, "connected");
+        info!(client = request.client_version, protocol, "connected");
         if let Some(broker) = request.proxy_to_broker_url {
             // There is one broker, and the client has reached it.
             debug!(broker, "asked to go through us to a broker");
@@ -34,7 +33,7 @@ impl Connection<'_> {
                 ..FeatureFlags::default()
             }),
         };
-        self.peer = Some(peer);
+        self.greeted = true;
         Ok(self.answers.answer(frames::simple(connected)).await?)
     }
 }

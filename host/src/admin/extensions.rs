@@ -1,0 +1,137 @@
+//! Extensions: what there is, registering, removing, configuring.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{ConnectInfo, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::Deserialize;
+use serde_json::Value;
+use tracing::info;
+use weir_extension::{ExtensionInfo, Extensions, RefusedFile, Registered, Source};
+
+use super::errors::Refusal;
+use super::names::{Class, Params};
+use super::topics::from_json;
+use super::{Admin, Shared};
+
+pub(super) fn routes() -> Router<Arc<Admin>> {
+    Router::new()
+        .route("/extensions", get(list))
+        .route("/extensions/{class}", get(show).put(register).delete(remove))
+        .route("/extensions/{class}/config", get(config).put(set_config).delete(clear_config))
+        .route("/refused", get(refused))
+}
+
+async fn list(State(admin): Shared) -> Json<Vec<ExtensionInfo>> {
+    Json(admin.extensions.list())
+}
+
+/// Files of the drop folder that are not in force, and why.
+async fn refused(State(admin): Shared) -> Json<Vec<RefusedFile>> {
+    Json(admin.extensions.refused())
+}
+
+async fn show(State(admin): Shared, Class(class): Class) -> Result<Json<ExtensionInfo>, Refusal> {
+    match admin.extensions.info(&class) {
+        Some(info) => Ok(Json(info)),
+        None => Err(Refusal::not_found(format!("{class} is not registered"))),
+    }
+}
+
+/// Body: a component. 201 if the class is new, 200 if it replaces a version or nothing has changed.
+///
+/// Too large a body is refused from the length that it announces, before any of it is read.
+async fn register(
+    State(admin): Shared,
+    Class(class): Class,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<(StatusCode, Json<Registered>), Refusal> {
+    let limit = admin.config.plugins.max_artifact_size;
+    let announced =
+        text(&headers, header::CONTENT_LENGTH.as_str())?.and_then(|length| length.parse::<u64>().ok());
+    if let Some(announced) = announced.filter(|announced| *announced > limit.0) {
+        return Err(Refusal::too_large("the artifact", announced, limit.0, "plugins.max-artifact-size"));
+    }
+    let crc32 = match text(&headers, "x-weir-crc32")? {
+        None => None,
+        Some(hex) => Some(u32::from_str_radix(hex, 16).map_err(|error| {
+            Refusal::bad_request(format!("X-Weir-Crc32 is {hex:?}, expected up to 8 hex digits: {error}"))
+        })?),
+    };
+    let sha256 = text(&headers, "x-weir-sha256")?.map(str::to_ascii_lowercase);
+    let bytes = to_bytes(body, limit.bytes()).await.map_err(|error| match announced {
+        // Nobody announced a length, and reading went on to the limit.
+        None => Refusal::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("the artifact could not be read, or has more than {limit} (plugins.max-artifact-size): {error}"),
+        ),
+        Some(_) => Refusal::bad_request(format!("the artifact could not be read: {error}")),
+    })?;
+    let source = Source::Upload { class, bytes, crc32, sha256, from: format!("PUT from {peer}") };
+    let registered = blocking(&admin, move |extensions| extensions.register(source)).await??;
+    info!(class = %registered.class, crc32 = %format_args!("{:08x}", registered.crc32), %peer,
+        unchanged = registered.unchanged, "registered by REST");
+    let status = match registered.unchanged || registered.replaced {
+        true => StatusCode::OK,
+        false => StatusCode::CREATED,
+    };
+    Ok((status, Json(registered)))
+}
+
+#[derive(Deserialize)]
+struct RemoveParams {
+    #[serde(default)]
+    force: bool,
+}
+
+async fn remove(
+    State(admin): Shared,
+    Class(class): Class,
+    Params(params): Params<RemoveParams>,
+) -> Result<StatusCode, Refusal> {
+    blocking(&admin, move |extensions| extensions.remove(&class, params.force)).await??;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The configuration that is set for the class.
+async fn config(State(admin): Shared, Class(class): Class) -> Result<Json<Value>, Refusal> {
+    match admin.extensions.config(&class) {
+        Some(set) => Ok(Json(set.config)),
+        None => Err(Refusal::not_found(format!("no configuration is set for {class}"))),
+    }
+}
+
+async fn set_config(State(admin): Shared, Class(class): Class, body: Bytes) -> Result<StatusCode, Refusal> {
+    let config: Value = from_json(&body, "a configuration in JSON")?;
+    blocking(&admin, move |extensions| extensions.set_config(&class, config)).await??;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn clear_config(State(admin): Shared, Class(class): Class) -> Result<StatusCode, Refusal> {
+    blocking(&admin, move |extensions| extensions.clear_config(&class)).await??;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Runs what compiles, opens or writes on a thread that may wait.
+async fn blocking<T: Send + 'static>(
+    admin: &Admin,
+    work: impl FnOnce(&Extensions) -> T + Send + 'static,
+) -> Result<T, Refusal> {
+    let extensions = Arc::clone(&admin.extensions);
+    let done = tokio::task::spawn_blocking(move || work(&extensions)).await;
+    done.map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, format!("it was given up: {error}")))
+}
+
+fn text<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, Refusal> {
+    match headers.get(name).map(|value| value.to_str()) {
+        None => Ok(None),
+        Some(Ok(text)) => Ok(Some(text.trim())),
+        Some(Err(_)) => Err(Refusal::bad_request(format!("the header {name} is not text"))),
+    }
+}

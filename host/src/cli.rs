@@ -1,0 +1,185 @@
+//! The command line: one file for each family of commands.
+//!
+//! Everything but `serve` and `config` asks a running weir, through `weir-client`. What is printed is a
+//! table for people or, with `-o json`, JSON for programs. Exit codes: 0 done, 1 refused or failed,
+//! 2 wrong usage.
+
+mod config;
+mod consume;
+mod extension;
+mod filter;
+pub(crate) mod output;
+mod pairs;
+mod produce;
+mod serve;
+mod topic;
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use weir_client::{Admin, Client, ClientOptions};
+
+/// A plugin host for message brokers: extensions decide which topics a client may see and which messages
+/// a subscription gets.
+#[derive(Debug, Parser)]
+#[command(
+    name = "weir",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true,
+    after_help = "Example:\n  weir serve &\n  echo hello | weir produce greetings\n  weir consume greetings -s me -n 1 --from-start"
+)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What every command takes.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Options of every command")]
+struct Global {
+    /// How to print: a table for people, JSON for programs.
+    #[arg(short = 'o', long = "output", global = true, value_enum, default_value_t = Format::Table)]
+    output: Format,
+    /// The admin address of the weir to ask.
+    #[arg(
+        long,
+        global = true,
+        env = "WEIR_URL",
+        default_value = "http://127.0.0.1:8080",
+        value_name = "URL"
+    )]
+    url: String,
+    /// Its Pulsar address.
+    #[arg(
+        long,
+        global = true,
+        env = "WEIR_SERVICE_URL",
+        default_value = "pulsar://127.0.0.1:6650",
+        value_name = "URL"
+    )]
+    service_url: String,
+    /// The token that registering needs where the admin address is not loopback.
+    #[arg(long, global = true, env = "WEIR_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    token: Option<String>,
+}
+
+/// In which form to print.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start weir: broker, listeners, extensions.
+    Serve(serve::Serve),
+    /// Register, list and remove extensions.
+    #[command(subcommand)]
+    Extension(extension::Extension),
+    /// Bind filters to topics and subscriptions.
+    #[command(subcommand)]
+    Filter(filter::Filter),
+    /// List, create, change and delete topics.
+    #[command(subcommand)]
+    Topic(topic::Topic),
+    /// Publish messages: one for each line of standard input, or of a file.
+    Produce(produce::Produce),
+    /// Receive messages and print them.
+    Consume(consume::Consume),
+    /// Check a configuration file, or print the configuration that would be used.
+    #[command(subcommand)]
+    Config(config::Config),
+    /// Print the completions of a shell.
+    #[command(after_help = "Example:\n  weir completions bash > /etc/bash_completion.d/weir")]
+    Completions {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
+    /// Compiles a component within limits; started by `serve` for itself.
+    #[command(hide = true)]
+    CompileComponent,
+}
+
+/// Runs the command that the process was started with.
+pub(crate) fn main() -> ExitCode {
+    // Wrong usage ends here, with exit code 2.
+    let Cli { global, command } = Cli::parse();
+    let result = match command {
+        Command::CompileComponent => return weir_extension::compile_child(),
+        Command::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "weir", &mut text);
+            output::write(&String::from_utf8_lossy(&text));
+            Ok(())
+        }
+        Command::Serve(serve) => serve.run(),
+        Command::Config(config) => config.run(),
+        Command::Extension(extension) => extension.run(&global),
+        Command::Filter(filter) => on_runtime(filter.run(&global)),
+        Command::Topic(topic) => on_runtime(topic.run(&global)),
+        Command::Produce(produce) => on_runtime(produce.run(&global)),
+        Command::Consume(consume) => on_runtime(consume.run(&global)),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::error(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs a command that talks to a running weir.
+fn on_runtime(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(command)
+}
+
+impl Global {
+    fn admin(&self) -> anyhow::Result<Admin> {
+        Ok(Admin::new(&self.url, self.token.clone())?)
+    }
+
+    async fn client(&self) -> anyhow::Result<Client> {
+        Ok(Client::connect(&self.service_url, ClientOptions::default()).await?)
+    }
+}
+
+/// Whether somebody looks at what goes to standard error, so that progress can be shown.
+fn watched() -> bool {
+    std::io::stderr().is_terminal()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_holds_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_says_what_it_does_and_gives_an_example() {
+        fn check(command: &clap::Command, path: &str) {
+            for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help")
+            {
+                let path = format!("{path} {}", sub.get_name());
+                assert!(sub.get_about().is_some(), "{path} does not say what it does");
+                if sub.has_subcommands() {
+                    check(sub, &path);
+                } else {
+                    let after = sub.get_after_help().map(ToString::to_string).unwrap_or_default();
+                    assert!(after.contains(&path), "{path} gives no example of itself: {after:?}");
+                }
+            }
+        }
+        check(&Cli::command(), "weir");
+    }
+}

@@ -1,0 +1,66 @@
+//! `weir config`: is a file right, and what would be used.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::output;
+use crate::config::{self, Sources};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Config {
+    /// Say what is wrong with a configuration file, and where.
+    #[command(after_help = "Example:\n  weir config check conf/host.toml")]
+    Check {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Print the configuration that `serve` would use, every key with its value.
+    #[command(
+        after_help = "Example:\n  weir config print --config conf/host.toml --set limits.connections=50"
+    )]
+    Print(Chosen),
+}
+
+/// Where the configuration comes from; the environment comes in between.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Chosen {
+    /// The configuration file; conf/host.toml in the sources shows every key.
+    #[arg(long, env = "WEIR_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Set one key, over what file and environment say. May be given several times.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+impl Chosen {
+    /// Merges file, environment, `settings` and `--set`, the last one first.
+    pub(super) fn load(&self, settings: Vec<String>) -> anyhow::Result<config::Config> {
+        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        let sources = Sources {
+            file: self.config.clone(),
+            // A variable that is not text is not one of weir's: those are all read as text.
+            environment: std::env::vars_os().filter_map(text).collect(),
+            settings: settings.into_iter().chain(self.set.iter().cloned()).collect(),
+        };
+        Ok(config::load(&sources)?)
+    }
+}
+
+impl Config {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::Check { file } => {
+                let shown = file.display().to_string();
+                config::load(&Sources { file: Some(file), ..Sources::default() })?;
+                output::line(&format!("{shown} is right"));
+            }
+            Self::Print(chosen) => {
+                output::write(&toml::to_string(&chosen.load(Vec::new())?)?);
+            }
+        }
+        Ok(())
+    }
+}

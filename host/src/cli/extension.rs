@@ -1,0 +1,233 @@
+//! `weir extension`.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use anyhow::Context as _;
+use clap::Subcommand;
+use serde_json::Value;
+use weir_client::admin::model;
+use weir_extension::{Extensions, Form, Inspection, Limits, Options};
+
+use super::output::{self, Table};
+use super::{Format, Global, on_runtime};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Extension {
+    /// List every extension: class, form, version, checksum, state; and files that were refused.
+    #[command(after_help = "Example:\n  weir extension list -o json")]
+    List,
+    /// Show everything that is known of one extension.
+    #[command(after_help = "Example:\n  weir extension show demo.LateFlights")]
+    Show {
+        /// The class name.
+        class: String,
+    },
+    /// Register a component with the running weir, in place of the version it has.
+    #[command(after_help = "Example:\n  weir extension register target/guests/demo_late_flights.wasm")]
+    Register {
+        /// The component. Native libraries are taken from the plug-in folder only.
+        file: PathBuf,
+        /// The class that it is registered as; by default the one that it declares.
+        #[arg(long)]
+        class: Option<String>,
+        /// A JSON file with its configuration, which is set after it is registered.
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
+    /// Say what an artifact is, without registering it. Loads it here: only inspect what you trust.
+    #[command(after_help = "Example:\n  weir extension inspect plugins/demo_late_flights.so")]
+    Inspect {
+        /// The artifact: a component or a native library.
+        file: PathBuf,
+    },
+    /// Remove an extension from the running weir.
+    #[command(after_help = "Example:\n  weir extension remove demo.LateFlights --force")]
+    Remove {
+        /// The class name.
+        class: String,
+        /// Even if bindings name it; their subscriptions pause then.
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+impl Extension {
+    pub(super) fn run(self, global: &Global) -> anyhow::Result<()> {
+        match self {
+            Self::Inspect { file } => print_inspection(&inspect(&file)?, global.output),
+            Self::List => on_runtime(list(global)),
+            Self::Show { class } => on_runtime(show(global, &class)),
+            Self::Register { file, class, config } => {
+                let bytes =
+                    std::fs::read(&file).with_context(|| format!("{} cannot be read", file.display()))?;
+                let class = match class {
+                    Some(class) => class,
+                    None => inspect(&file)
+                        .context("the class that it declares cannot be found out; name it with --class")?
+                        .class
+                        .to_string(),
+                };
+                let config = config.as_deref().map(read_config).transpose()?;
+                on_runtime(register(global, &class, bytes, config))
+            }
+            Self::Remove { class, force } => on_runtime(async {
+                global.admin()?.remove_extension(&class, force).await?;
+                done(global.output, &format!("{class} is removed"))
+            }),
+        }
+    }
+}
+
+/// Opens an artifact in this process, in a folder that goes with it.
+fn inspect(file: &Path) -> anyhow::Result<Inspection> {
+    let folder = std::env::temp_dir().join(format!("weir-inspect-{}", std::process::id()));
+    let inspected = || {
+        let extensions = Extensions::open(Options::new(folder.clone(), Limits::default()), Vec::new())
+            .with_context(|| format!("{} cannot be used", folder.display()))?;
+        Ok(extensions.inspect(file)?)
+    };
+    let inspection = inspected();
+    // A folder that stays behind holds a copy of what was inspected, and nothing else.
+    let _stays_behind = std::fs::remove_dir_all(&folder);
+    inspection
+}
+
+fn read_config(file: &Path) -> anyhow::Result<Value> {
+    let text = std::fs::read(file).with_context(|| format!("{} cannot be read", file.display()))?;
+    serde_json::from_slice(&text).with_context(|| format!("{} is not JSON", file.display()))
+}
+
+async fn list(global: &Global) -> anyhow::Result<()> {
+    let admin = global.admin()?;
+    let extensions = admin.extensions().await?;
+    let refused = admin.refused_files().await?;
+    if global.output == Format::Json {
+        return output::json(&serde_json::json!({ "extensions": extensions, "refused": refused }));
+    }
+    let mut table = Table::new(&["class", "kind", "form", "version", "crc32", "state", "source"]);
+    for extension in &extensions {
+        table.row([
+            extension.class.clone(),
+            extension.kinds.join(", "),
+            extension.form.clone(),
+            extension.version.clone(),
+            or_dash(&extension.crc32),
+            extension.state.clone(),
+            extension.source.clone(),
+        ]);
+    }
+    table.print();
+    for extension in &extensions {
+        if let Some(error) = &extension.last_error {
+            output::line(&format!("\n{}: last refusal: {error}", extension.class));
+        }
+    }
+    for file in &refused {
+        output::line(&format!("\nrefused: {}: {}", file.path, file.reason));
+    }
+    Ok(())
+}
+
+async fn show(global: &Global, class: &str) -> anyhow::Result<()> {
+    let extension = global.admin()?.extension(class).await?;
+    if global.output == Format::Json {
+        return output::json(&extension);
+    }
+    let model::Extension {
+        kinds, form, version, state, since, source, crc32, sha256, last_error, other, ..
+    } = extension;
+    let since = UNIX_EPOCH + Duration::from_millis(since);
+    let mut table = Table::new(&["", class]);
+    for (name, value) in [
+        ("kind", kinds.join(", ")),
+        ("form", form),
+        ("version", version),
+        ("state", state),
+        ("since", humantime::format_rfc3339_seconds(since).to_string()),
+        ("source", source),
+        ("crc32", or_dash(&crc32)),
+        ("sha256", or_dash(&sha256)),
+        ("last refusal", last_error.unwrap_or_else(|| "-".into())),
+    ] {
+        table.row([name.to_owned(), value]);
+    }
+    for (name, value) in &other {
+        rows_of(name, value, &mut table);
+    }
+    table.print();
+    Ok(())
+}
+
+/// A row for a value, or for each that it holds: `counts` as "counts calls", "counts accepted", …
+fn rows_of(name: &str, value: &Value, table: &mut Table) {
+    let name = name.replace('-', " ");
+    match value {
+        Value::Object(values) => {
+            values.iter().for_each(|(of, value)| rows_of(&format!("{name} {of}"), value, table))
+        }
+        Value::String(text) => table.row([name, text.clone()]),
+        Value::Null => table.row([name, "-".into()]),
+        other => table.row([name, other.to_string()]),
+    }
+}
+
+async fn register(global: &Global, class: &str, bytes: Vec<u8>, config: Option<Value>) -> anyhow::Result<()> {
+    let admin = global.admin()?;
+    let registered = admin.register(class, bytes.into()).await?;
+    if let Some(config) = config {
+        admin.set_extension_config(class, &config).await?;
+    }
+    if global.output == Format::Json {
+        return output::json(&registered);
+    }
+    let what = match (registered.unchanged, registered.replaced) {
+        (true, _) => "was in force already: nothing has changed",
+        (false, true) => "is in force, in place of the version before",
+        (false, false) => "is in force",
+    };
+    output::line(&format!("{class} {what} (sha256 {})", registered.sha256));
+    Ok(())
+}
+
+fn print_inspection(inspection: &Inspection, format: Format) -> anyhow::Result<()> {
+    if format == Format::Json {
+        return output::json(inspection);
+    }
+    let mut table = Table::new(&["", inspection.class.as_str()]);
+    let kinds: Vec<&str> = inspection.kinds.iter().map(|kind| kind.as_str()).collect();
+    for (name, value) in [
+        ("kind", kinds.join(", ")),
+        ("form", form(inspection.form)),
+        ("version", inspection.version.clone()),
+        ("contract", inspection.contract.clone()),
+        ("crc32", inspection.crc32.clone()),
+        ("sha256", inspection.sha256.clone()),
+        ("size", format!("{} bytes", inspection.size)),
+        ("configuration", inspection.schema.to_string()),
+    ] {
+        table.row([name.to_owned(), value]);
+    }
+    table.print();
+    Ok(())
+}
+
+/// Says that something is done; nothing needs saying to a program.
+pub(super) fn done(format: Format, text: &str) -> anyhow::Result<()> {
+    if format == Format::Table {
+        output::line(text);
+    }
+    Ok(())
+}
+
+fn form(form: Form) -> String {
+    match form {
+        Form::Native => "native".into(),
+        Form::Component => "component".into(),
+        Form::BuiltIn => "built-in".into(),
+    }
+}
+
+fn or_dash(text: &str) -> String {
+    if text.is_empty() { "-".into() } else { text.to_owned() }
+}
