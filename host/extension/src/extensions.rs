@@ -292,7 +292,7 @@ impl Extensions {
         &self,
         door: &Door,
         books: MutexGuard<'_, Books>,
-        artifacts: Vec<String>,
+        artifacts: &[String],
         change: impl FnOnce(&mut Table),
     ) {
         self.edit(&books, change);

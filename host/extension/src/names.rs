@@ -122,6 +122,9 @@ impl TopicName {
         if local.is_empty() {
             return refuse("the part after the namespace is empty".into());
         }
+        if is_dots(local) {
+            return refuse(format!("a topic named {local:?} cannot be reached by its URL"));
+        }
         if let Some(c) = local.chars().find(|c| c.is_control()) {
             return refuse(format!("it holds the control character {c:?}"));
         }
@@ -162,11 +165,13 @@ impl TopicName {
 
     /// The index of the partition that this name names, if it names one.
     ///
-    /// As in Pulsar: the last `-partition-` followed by a whole number without sign or leading zeros.
+    /// As in Pulsar: the last `-partition-` followed by a whole number (of 31 bits, as Java's) without
+    /// sign or leading zeros. A name that is nothing else is a name of its own.
     pub fn partition(&self) -> Option<u32> {
-        let (_, digits) = self.0.rsplit_once(PARTITION)?;
+        let (base, digits) = self.local().rsplit_once(PARTITION)?;
         let canonical = digits == "0" || !digits.starts_with(['0', '+', '-']);
-        digits.parse().ok().filter(|_| canonical)
+        let index = digits.parse::<i32>().ok().filter(|_| canonical && !base.is_empty() && !is_dots(base))?;
+        u32::try_from(index).ok()
     }
 
     /// The name of the partitioned topic that this is a partition of, else itself.
@@ -190,9 +195,18 @@ fn bad_part(part: &str) -> Option<String> {
     if part.is_empty() {
         return Some("a part of it is empty".into());
     }
+    // Pulsar takes them, but HTTP clients and proxies resolve them away: nobody could ever delete it.
+    if is_dots(part) {
+        return Some(format!("{part:?} cannot be part of a URL"));
+    }
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '=' | ':' | '.' | '_');
     let bad = part.chars().find(|c| !good(*c))?;
     Some(format!("{part:?} holds {bad:?}; letters, digits and -=:._ are allowed"))
+}
+
+/// What a URL means as "here" and "one up", encoded or not.
+fn is_dots(part: &str) -> bool {
+    matches!(part, "." | "..")
 }
 
 fn cut(text: &str) -> String {
@@ -252,7 +266,16 @@ mod tests {
     fn partitions_are_told_from_names_that_look_like_them() {
         let full = |local: &str| format!("persistent://a/b/{local}");
         check(&full("x-partition-12"), &full("x-partition-12"), &full("x"), Some(12));
-        for odd in ["x-partition-01", "x-partition--1", "x-partition-a", "x-partition-+1", "x-partition-"] {
+        for odd in [
+            "x-partition-01",
+            "x-partition--1",
+            "x-partition-a",
+            "x-partition-+1",
+            "x-partition-",
+            "-partition-1",
+            "..-partition-1",
+            "x-partition-2147483648",
+        ] {
             check(&full(odd), &full(odd), &full(odd), None);
         }
     }
@@ -271,6 +294,8 @@ mod tests {
         refused("persistent://a b/c/d", "holds ' '");
         refused("persistent://a/b/", "is empty");
         refused("persistent://a/b/x\ny", "control character");
+        refused("persistent://../b/c", "\"..\" cannot be part of a URL");
+        refused("persistent://a/b/..", "cannot be reached by its URL");
         refused("", "is empty");
         refused(&"x".repeat(5000), "longer than");
     }

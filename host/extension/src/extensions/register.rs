@@ -67,7 +67,7 @@ impl Extensions {
                 let result = door.measure(&bytes, crc32, sha256.as_deref()).and_then(|checksums| {
                     let origin = Origin::Upload(from);
                     let arrival = Arrival { bytes: &bytes, checksums, origin, declared: Some(class.clone()) };
-                    self.admit(door, arrival).map_err(|failure| failure.error)
+                    self.admit(door, &arrival).map_err(|failure| failure.error)
                 });
                 if let Err(error) = &result {
                     warn!(%class, %error, "upload refused; what was in force stays");
@@ -141,12 +141,12 @@ impl Extensions {
             return Ok(checksums.registered(taken.class.clone(), true, false));
         }
         let origin = Origin::File(path.to_owned());
-        self.admit(door, Arrival { bytes: &bytes, checksums, origin, declared: None })
+        self.admit(door, &Arrival { bytes: &bytes, checksums, origin, declared: None })
     }
 
     /// From measured bytes to the swap.
-    fn admit(&self, door: &Door, arrival: Arrival<'_>) -> Result<Registered, Failure> {
-        let Arrival { bytes, checksums, origin, declared } = &arrival;
+    fn admit(&self, door: &Door, arrival: &Arrival<'_>) -> Result<Registered, Failure> {
+        let Arrival { bytes, checksums, origin, declared } = arrival;
         let expected = declared.clone().or_else(|| self.expected_of(origin));
         let failed = |error| Failure { class: expected.clone(), error };
         let form = door.form(bytes, origin).map_err(failed)?;
@@ -171,7 +171,7 @@ impl Extensions {
             let (declared, found) = (declared.clone(), class);
             return Err(failed(RegisterError::OtherClass { declared, found }));
         }
-        self.commit(door, &arrival, form, &Arc::new(version))
+        self.commit(door, arrival, form, &Arc::new(version))
             .map_err(|error| Failure { class: Some(class), error })
     }
 
@@ -230,7 +230,7 @@ impl Extensions {
             let stale = before.map(|before| before.registration.artifacts()).unwrap_or_default();
             let opened = Ok(Arc::clone(version));
             let entry = Entry { registration, opened, default, config, last_error: None };
-            self.swap_and_sweep(door, books, stale, |table| table.put(entry));
+            self.swap_and_sweep(door, books, &stale, |table| table.put(entry));
             info!(%class, version = description.version, sha256 = checksums.sha256, ?origin, "extension in force");
             return Ok(registered);
         }

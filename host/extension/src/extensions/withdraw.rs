@@ -31,7 +31,7 @@ impl Extensions {
             door.store.remove_config(class).map_err(RemoveError::Store)?;
             books.configs.remove(class);
         }
-        self.swap_and_sweep(door, books, entry.registration.artifacts(), |table| {
+        self.swap_and_sweep(door, books, &entry.registration.artifacts(), |table| {
             table.entries.remove(&key);
         });
         info!(%class, "extension removed");
@@ -57,7 +57,7 @@ impl Extensions {
         if let Err(error) = door.store.remove_registration(&key) {
             warn!(class = %taken.class, %error, "withdrawn until the next start only");
         }
-        self.swap_and_sweep(door, books, entry.registration.artifacts(), |table| {
+        self.swap_and_sweep(door, books, &entry.registration.artifacts(), |table| {
             table.entries.remove(&key);
         });
         info!(class = %taken.class, path = %path.display(), "extension withdrawn: its file is gone");
