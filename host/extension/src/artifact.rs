@@ -89,7 +89,7 @@ impl Default for Limits {
     }
 }
 
-/// What a [`Loader`] needs to know.
+/// What the loader of artifacts needs to know.
 #[derive(Clone, Debug)]
 pub struct LoaderOptions {
     /// Where compiled code and copies of native libraries lie; made if missing, for this user only.

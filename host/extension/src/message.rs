@@ -2,7 +2,7 @@
 //!
 //! Cells borrow from the entry they were read from, so a view is built once a batch, without copying a
 //! value, and is shared by every filter of a chain. They are kept in the form in which native
-//! libraries take them; see [`crate::native`].
+//! libraries take them; see `native.rs`.
 
 use std::sync::Arc;
 
