@@ -21,7 +21,7 @@ def main():
     parser.add_argument("--pattern", action="store_true")
     parser.add_argument("--shared", action="store_true")
     parser.add_argument("--count", type=int)
-    parser.add_argument("--idle", type=float, default=3.0)
+    parser.add_argument("--idle", type=float, default=1.0)
     parser.add_argument("--no-ack", action="store_true")
     parser.add_argument("--batch-index-ack", action="store_true")
     parser.add_argument("--unsubscribe", action="store_true", help="at the end")

@@ -101,11 +101,6 @@ impl Script {
         let input = self.input.as_mut().expect("its input is open");
         writeln!(input, "{line}").unwrap_or_else(|error| panic!("{} takes no line: {error}", self.name));
     }
-
-    /// Ends its input: it finishes what it does and ends.
-    pub fn end_input(&mut self) {
-        self.input = None;
-    }
 }
 
 impl Drop for Script {

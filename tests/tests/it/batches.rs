@@ -69,15 +69,20 @@ fn check(weir: &Weir, topic: &str, compression: &str, batched: bool) {
         [("default", &[][..]), ("index", &["--batch-index-ack"][..]), ("shared", &["--shared"][..])];
     for (subscription, more) in subscriptions {
         weir.bind(&name, subscription, CLASS, &json!({ "minutes": 60 }), "withhold");
-        drop(consume(weir, &name, subscription, more));
+        let mut only_subscribe = more.to_vec();
+        only_subscribe.extend_from_slice(&["--count", "0"]);
+        assert_eq!(consume(weir, &name, subscription, &only_subscribe).rest(), Vec::<Value>::new());
     }
     let matching = publish(weir, &name, compression, batched);
+    let count = matching.len().to_string();
     for (subscription, more) in subscriptions {
-        let mut again = more.to_vec();
+        let mut all = more.to_vec();
+        all.extend_from_slice(&["--count", &count]);
+        let mut again = all.clone();
         again.push("--no-ack");
         let unacknowledged = payloads(&consume(weir, &name, subscription, &again).rest());
         assert_eq!(unacknowledged, matching, "{topic}, {subscription}, not acknowledged");
-        let received = payloads(&consume(weir, &name, subscription, more).rest());
+        let received = payloads(&consume(weir, &name, subscription, &all).rest());
         assert_eq!(received, matching, "{topic}, {subscription}, delivered again");
         wait::until("the backlog to reach 0", || {
             match weir.backlog(&format!("public/default/{topic}"), subscription) {

@@ -60,8 +60,9 @@ fn exactly_the_late_ones(form: Form) -> Option<()> {
     let weir = Home::new().set("plugins.poll=100ms").start();
     install(&weir, LATE, "late-flights", form)?;
     weir.bind(TOPIC, "late", LATE, &json!({ "minutes": 60 }), "withhold");
-    drop(subscribe(&weir, "late", &[])?);
-    drop(subscribe(&weir, "all", &[])?);
+    for subscription in ["late", "all"] {
+        assert_eq!(subscribe(&weir, subscription, &["--count", "0"])?.rest(), Vec::<Value>::new());
+    }
     let published = publish(&weir, &["--compression", "lz4"])?.rest();
     assert_eq!(published.len(), ROWS);
 
@@ -72,14 +73,10 @@ fn exactly_the_late_ones(form: Form) -> Option<()> {
     let left = settled_backlog(&weir, "late");
     let weir = weir.kill().start();
     assert!(weir.backlog(SHORT, "late") <= left, "what was acknowledged stays so");
-    let mut rest = subscribe(&weir, "late", &[])?;
-    rest.end_input();
+    let rest = subscribe(&weir, "late", &[])?;
+    wait_for_no_backlog(&weir, "late");
     let rest = rest.rest();
     assert_eq!(rest.iter().map(row).collect::<Vec<_>>(), late[half..], "goes on where it was");
-    wait::until("the backlog to reach 0", || match weir.backlog(SHORT, "late") {
-        0 => Ok(()),
-        backlog => Err(backlog),
-    });
 
     // A subscription without a binding has them all.
     let all = subscribe(&weir, "all", &["--count", &ROWS.to_string()])?.rest();
@@ -96,6 +93,13 @@ fn settled_backlog(weir: &Weir, subscription: &str) -> u64 {
         last = backlog;
         if settled { Ok(backlog) } else { Err(backlog) }
     })
+}
+
+fn wait_for_no_backlog(weir: &Weir, subscription: &str) {
+    wait::until("the backlog to reach 0", || match weir.backlog(SHORT, subscription) {
+        0 => Ok(()),
+        backlog => Err(backlog),
+    });
 }
 
 /// Which version judged each row can be read off what was delivered: `odd` lets odd numbers through, `even`
@@ -129,6 +133,7 @@ fn each_row_by_exactly_one_version(form: Form) -> Option<()> {
     flow(&mut producer, ROWS / STEP - 2 * swaps.len());
     let published = producer.rest();
     assert_eq!(published.len(), ROWS);
+    wait_for_no_backlog(&weir, "swap");
     let delivered: Vec<u64> = consumer.rest().iter().map(row).collect();
     let once: BTreeSet<u64> = delivered.iter().copied().collect();
     assert_eq!(once.len(), delivered.len(), "none is delivered twice");
@@ -137,10 +142,6 @@ fn each_row_by_exactly_one_version(form: Form) -> Option<()> {
     let changes = versions.windows(2).filter(|pair| pair[0] != pair[1]).count();
     assert_eq!(versions[0], 1, "the first version let odd numbers through");
     assert_eq!(changes, swaps.len(), "the version changed as often as it was replaced");
-    wait::until("the backlog to reach 0", || match weir.backlog(SHORT, "swap") {
-        0 => Ok(()),
-        backlog => Err(backlog),
-    });
     Some(())
 }
 
