@@ -34,7 +34,6 @@ def main():
             pulsar.ConsumerType.Shared if arguments.shared else pulsar.ConsumerType.Exclusive
         ),
         initial_position=pulsar.InitialPosition.Earliest,
-        pattern_auto_discovery_period=1,
         batch_index_ack_enabled=arguments.batch_index_ack,
     )
     say(subscribed=True)

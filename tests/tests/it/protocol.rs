@@ -235,10 +235,12 @@ fn requests_in_one_segment_are_answered_in_order() {
     segment.extend(frame(kind::PING, Fields::new()));
     let mut connection = Connection::raw(weir.pulsar);
     connection.write(&segment);
-    let answers: Vec<_> = (0..4).map(|_| connection.read()).collect();
+    let mut answers: Vec<_> = (0..4).map(|_| connection.read()).collect();
+    assert_eq!(answers[0].kind, kind::CONNECTED, "before anything else: {answers:?}");
+    // A sign of life waits for nothing, so it may overtake what does.
+    answers.retain(|answer| answer.kind != kind::PONG);
     let kinds: Vec<u64> = answers.iter().map(|answer| answer.kind).collect();
-    let expected = [kind::CONNECTED, kind::PARTITIONED_METADATA_RESPONSE, kind::LOOKUP_RESPONSE, kind::PONG];
-    assert_eq!(kinds, expected);
+    assert_eq!(kinds, [kind::CONNECTED, kind::PARTITIONED_METADATA_RESPONSE, kind::LOOKUP_RESPONSE]);
     assert_eq!(answers[1].body.int(2), Some(11));
     assert_eq!(answers[2].body.int(4), Some(12));
     assert_eq!(answers[2].body.text(1), weir.service_url());

@@ -22,7 +22,7 @@ fn an_acknowledged_send_survives_kill_9() {
         for i in 0..500 {
             let number = round * 1000 + i;
             let body = Fields::new().int(1, 1).int(2, number);
-            let sent = entry("p", number, &[], number.to_string().as_bytes());
+            let sent = entry("p", number, &[], format!("#{number}").as_bytes());
             connection.write(&weir_tests::pulsar::frame_with(kind::SEND, body, &sent));
         }
         let mut receipts = BTreeSet::new();
@@ -53,7 +53,7 @@ fn an_acknowledged_send_survives_kill_9() {
     }
 }
 
-/// The number in an entry's payload.
+/// The number in an entry's payload, behind a `#`.
 fn payload(entry: &[u8]) -> u64 {
     let text: Vec<u8> = entry.iter().rev().take_while(|byte| byte.is_ascii_digit()).copied().collect();
     String::from_utf8(text.into_iter().rev().collect()).unwrap().parse().unwrap()
@@ -90,7 +90,7 @@ fn sigterm_drains_and_ends_well() {
     let weir = Home::new().start();
     let mut connection = Connection::open(weir.pulsar);
     assert_eq!(connection.producer(TOPIC, 1, 1).kind, kind::PRODUCER_SUCCESS);
-    assert_eq!(connection.publish(1, 0, &entry("p", 0, &[], b"0")).kind, kind::SEND_RECEIPT);
+    assert_eq!(connection.publish(1, 0, &entry("p", 0, &[], b"#0")).kind, kind::SEND_RECEIPT);
     let (home, status) = weir.stop();
     assert!(status.success(), "{status}");
     let weir = home.start();
