@@ -114,14 +114,19 @@ fn each_row_by_exactly_one_version(form: Form) -> Option<()> {
     let consumer = subscribe(&weir, "swap", &[])?;
     let mut producer = publish(&weir, &["--step", &STEP.to_string()])?;
     let file = format!("odd.{}", form.ending());
-    let flow = |producer: &mut Script, steps: usize| {
-        for _ in 0..steps {
-            producer.send("go on");
+    // A step is published at once; one more follows each line that is sent.
+    let mut published = 0;
+    let mut wait_until_judged = |producer: &Script, rows: usize| {
+        while published < rows {
+            assert!(producer.json()["acknowledged"].is_u64());
+            published += 1;
         }
+        wait_for_no_backlog(&weir, "swap");
     };
-    for (name, by_put) in swaps {
+    wait_until_judged(&producer, STEP);
+    for (i, (name, by_put)) in swaps.into_iter().enumerate() {
         // Rows flow while the version changes, and after it has.
-        flow(&mut producer, 1);
+        producer.send("go on");
         let artifact = artifacts::read(name, form)?;
         if by_put && form == Form::Component {
             let _ = weir.register(SWAP, &artifact).ok();
@@ -129,12 +134,14 @@ fn each_row_by_exactly_one_version(form: Form) -> Option<()> {
             weir.home().drop_file(&file, &artifact);
         }
         weir.wait_in_force(SWAP, &artifact);
-        flow(&mut producer, 1);
+        producer.send("go on");
+        wait_until_judged(&producer, STEP * (2 * i + 3));
     }
-    flow(&mut producer, ROWS / STEP - 2 * swaps.len());
-    let published = producer.rest();
-    assert_eq!(published.len(), ROWS);
-    wait_for_no_backlog(&weir, "swap");
+    producer.send("go on");
+    wait_until_judged(&producer, ROWS);
+    // The last line is asked for once all is published.
+    producer.send("go on");
+    assert_eq!(producer.rest(), Vec::<Value>::new());
     let delivered: Vec<u64> = consumer.rest().iter().map(row).collect();
     let once: BTreeSet<u64> = delivered.iter().copied().collect();
     assert_eq!(once.len(), delivered.len(), "none is delivered twice");
