@@ -393,6 +393,11 @@ impl Subscription {
             unread.messages = unread.messages.saturating_sub(from.messages.saturating_sub(to.messages));
             unread.bytes = unread.bytes.saturating_sub(from.bytes.saturating_sub(to.bytes));
         }
+        for (position, left) in window.resumed_partly {
+            let (from, to) = (count(before(position))?, count(Some(position))?);
+            let done = from.messages.saturating_sub(to.messages).saturating_sub(left);
+            unread.messages = unread.messages.saturating_sub(done);
+        }
         stats.msg_backlog = unread.messages + window.open_messages;
         stats.backlog_entries = unread.entries + window.open_entries;
         stats.backlog_size = unread.bytes;

@@ -60,6 +60,11 @@ impl Snapshot {
         &self.done
     }
 
+    /// The batches of which a part is done, with how many messages are left of each.
+    pub(crate) fn partly(&self) -> impl Iterator<Item = (Position, u64)> {
+        self.partly.iter().map(|(position, rest)| (*position, rest.len() as u64))
+    }
+
     /// What was read is known better elsewhere.
     pub(crate) fn forget_up_to(&mut self, frontier: Position) {
         let runs = self.done.partition_point(|(_, up_to)| *up_to <= frontier);

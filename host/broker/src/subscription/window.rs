@@ -232,6 +232,8 @@ pub(crate) struct WindowStats {
     pub runs: u64,
     /// Done runs beyond the frontier.
     pub resumed: Vec<(Position, Position)>,
+    /// Batches beyond the frontier of which a part is done, with the number of messages that are left.
+    pub resumed_partly: Vec<(Position, u64)>,
     pub filter: FilterStats,
     pub paused: Option<PausedStats>,
 }
@@ -364,6 +366,7 @@ impl Window {
             mark_delete: self.mark_delete(),
             runs: self.cursor().done.len() as u64,
             resumed: self.resumed.done().to_vec(),
+            resumed_partly: self.resumed.partly().collect(),
             filter,
             paused: self.paused.as_ref().map(|(paused, _)| paused.clone()),
         }

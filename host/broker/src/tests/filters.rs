@@ -47,6 +47,8 @@ async fn acknowledged_indexes_of_a_rewritten_batch_are_mapped_back() {
 
     let rig = rig.restart().await;
     let topic = rig.topic("t").await;
+    let stats = until(&topic, |_| true).await;
+    assert_eq!((stats.msg_backlog, stats.backlog_entries), (1, 1), "also before it is read again");
     let mut client = Client::new(&topic, SubscriptionType::Shared, 100).await;
     assert_eq!(client.read(1).await, ["b"]);
     assert_eq!(rig.judged.times("a"), 0, "what is done is not judged again");
