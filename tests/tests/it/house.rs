@@ -87,14 +87,18 @@ fn rooms_know_only_whom_they_may() {
     let dependencies = dependencies();
     let rooms: BTreeMap<_, _> = MAY_USE.iter().copied().collect();
     for (room, uses) in &dependencies {
-        let ours: BTreeSet<&str> = uses.iter().map(String::as_str).filter(|u| u.starts_with("weir")).collect();
+        let ours: BTreeSet<&str> =
+            uses.iter().map(String::as_str).filter(|u| u.starts_with("weir")).collect();
         let allowed: BTreeSet<&str> = match rooms.get(room.as_str()) {
             Some(allowed) => allowed.iter().copied().collect(),
             // Guests, samples and the tests' harness know the contract, and nothing of the host.
             None => ["weir-plugin-api"].into(),
         };
         let excess: Vec<_> = ours.difference(&allowed).collect();
-        assert!(excess.is_empty(), "{room} may not know {excess:?}; see ARCHITECTURE.md, \"Who may know whom\"");
+        assert!(
+            excess.is_empty(),
+            "{room} may not know {excess:?}; see ARCHITECTURE.md, \"Who may know whom\""
+        );
     }
     for room in rooms.keys() {
         assert!(dependencies.contains_key(*room), "{room} is in the table and not in the workspace");

@@ -1,6 +1,7 @@
 //! Listing a namespace with client properties, by REST and by the binary command: the same answer.
 
 use serde_json::{Value, json};
+use weir_tests::artifacts::{self, Form};
 use weir_tests::pulsar::{Connection, Fields, Received, kind};
 use weir_tests::weir::{Home, Weir};
 
@@ -126,4 +127,28 @@ fn a_lister_that_cannot_be_loaded_refuses_the_start_with_its_name() {
     let refused = Home::new().set("listing.class=demo.NoSuchLister").try_start().err().expect("is refused");
     assert!(!refused.status.success());
     assert!(refused.log.contains("demo.NoSuchLister"), "{}", refused.log);
+}
+
+/// The same answer by REST and by the binary command, from an extension instead of the built-in lister.
+fn check_lister_of_ones_own(form: Form) {
+    let Some(lister) = artifacts::read("tenant-lister", form) else { return };
+    let home = Home::new().config(
+        "[listing]\nclass = \"demo.TenantLister\"\nconfig = { rules = [{ property = \"team\", topic_property = \"region\" }] }\n",
+    );
+    home.drop_file(&format!("tenant-lister.{}", form.ending()), &lister);
+    let weir = home.start();
+    create_all(&weir);
+    check(&weir, &[("team", "us")], &["orders-us", "orders-test", "payments"]);
+    check(&weir, &[("team", "eu")], &["orders-eu"]);
+    check(&weir, &[], &[]);
+}
+
+#[test]
+fn a_component_may_be_the_lister() {
+    check_lister_of_ones_own(Form::Component);
+}
+
+#[test]
+fn a_library_may_be_the_lister() {
+    check_lister_of_ones_own(Form::Native);
 }

@@ -6,6 +6,7 @@
 
 mod batches;
 mod doors;
+mod failing;
 mod files;
 mod house;
 mod journey;
