@@ -164,7 +164,7 @@ fn rows_of(name: &str, value: &Value, table: &mut Table) {
     let name = name.replace('-', " ");
     match value {
         Value::Object(values) => {
-            values.iter().for_each(|(of, value)| rows_of(&format!("{name} {of}"), value, table))
+            values.iter().for_each(|(of, value)| rows_of(&format!("{name} {of}"), value, table));
         }
         Value::String(text) => table.row([name, text.clone()]),
         Value::Null => table.row([name, "-".into()]),

@@ -47,7 +47,10 @@ impl Serve {
 fn log_to_stderr(log: &Log) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(&log.filter)
         .with_context(|| format!("log.filter is {:?}, expected a level, or levels by target", log.filter))?;
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(super::watched())
+        .with_writer(std::io::stderr);
     match log.format {
         LogFormat::Text => subscriber.with_target(false).init(),
         LogFormat::Json => subscriber.json().init(),

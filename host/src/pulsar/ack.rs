@@ -102,8 +102,10 @@ fn answer(request: &CommandAck, refused: Option<Refused>) -> CommandAckResponse 
     }
 }
 
-fn with_error(response: CommandAckResponse, refused: Refused) -> CommandAckResponse {
-    CommandAckResponse { error: Some(refused.code as i32), message: Some(refused.text), ..response }
+fn with_error(mut response: CommandAckResponse, refused: Refused) -> CommandAckResponse {
+    response.error = Some(refused.code as i32);
+    response.message = Some(refused.text);
+    response
 }
 
 #[cfg(test)]

@@ -195,7 +195,7 @@ impl Connection<'_> {
             Command::Producer(request) => self.add_producer(request).await,
             Command::CloseProducer(request) => self.close_producer(request).await,
             Command::Subscribe(request) => self.subscribe(request).await,
-            Command::Flow(request) => self.flow(request),
+            Command::Flow(request) => self.flow(&request),
             Command::Ack(request) => self.acknowledge(request).await,
             Command::RedeliverUnacknowledgedMessages(request) => {
                 self.redeliver(&request);

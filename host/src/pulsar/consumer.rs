@@ -120,7 +120,7 @@ impl Connection<'_> {
         })
     }
 
-    pub(super) fn flow(&self, request: CommandFlow) -> Result<(), Ended> {
+    pub(super) fn flow(&self, request: &CommandFlow) -> Result<(), Ended> {
         if request.message_permits == 0 {
             return Err(Ended::Violation("FLOW came with no permits".into()));
         }

@@ -25,18 +25,20 @@ impl PulsarEntries {
 
 impl EntryDecoder for PulsarEntries {
     fn open(&self, entry: &Bytes) -> Result<Box<dyn OpenedEntry>, DecodeError> {
-        let opened = Entry::parse(entry).and_then(|entry| entry.open(self.limit)).map_err(unreadable)?;
+        let opened = Entry::parse(entry)
+            .and_then(|entry| entry.open(self.limit))
+            .map_err(|error| unreadable(&error))?;
         Ok(Box::new(Opened(opened)))
     }
 
     fn publish_time(&self, entry: &Bytes) -> Result<u64, DecodeError> {
-        Entry::parse(entry).map(|entry| entry.metadata().publish_time).map_err(unreadable)
+        Entry::parse(entry).map(|entry| entry.metadata().publish_time).map_err(|error| unreadable(&error))
     }
 }
 
-fn unreadable(error: EntryError) -> DecodeError {
+fn unreadable(error: &EntryError) -> DecodeError {
     let mut text = error.to_string();
-    if let Some(cause) = std::error::Error::source(&error) {
+    if let Some(cause) = std::error::Error::source(error) {
         text = format!("{text}: {cause}");
     }
     DecodeError(text)
@@ -84,7 +86,7 @@ impl OpenedEntry for Opened {
     }
 
     fn keep(&self, keep: &[bool]) -> Result<Bytes, DecodeError> {
-        self.0.keep(keep).map_err(unreadable)
+        self.0.keep(keep).map_err(|error| unreadable(&error))
     }
 }
 

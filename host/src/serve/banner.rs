@@ -38,8 +38,8 @@ fn render(facts: &Facts<'_>) -> String {
     line(format_args!("admin    http://{}", facts.admin));
     line(format_args!("data     {}", facts.data.display()));
     line(format_args!("plugins  {}", facts.plugins.display()));
-    match facts.token {
-        Some(token) => match &token.made {
+    if let Some(token) = facts.token {
+        match &token.made {
             Some(file) => {
                 line(format_args!(
                     "token    {} (shown this once; kept in {})",
@@ -48,8 +48,7 @@ fn render(facts: &Facts<'_>) -> String {
                 ));
             }
             None => line(format_args!("token    needed to register extensions and bindings")),
-        },
-        None => {}
+        }
     }
     line(format_args!(""));
     line(format_args!("extensions"));
