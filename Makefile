@@ -8,6 +8,8 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+# Guests are cdylibs of their own profile (plugins/guests.mk): neither tests nor documentation are in them.
+WITHOUT_GUESTS = $(addprefix --exclude ,$(guest_samples) $(addprefix guest-,$(guest_tests)))
 TOOLS := $(TARGET)/tools
 DENY_VERSION := 0.20.2
 WEIR := $(TARGET)/debug/weir
@@ -25,15 +27,14 @@ build: ## the host
 	cargo build --locked -p weir
 
 .PHONY: run
-run: build samples ## build host and samples, start weir on its embedded store
-	$(WEIR) serve --data data --plugins $(TARGET)/samples $(ARGS)
+run: build samples ## build weir and the samples, start it on its embedded store (ARGS="--set …")
+	$(WEIR) serve --data data --plugins plugins $(ARGS)
 
 # --- checks, the quick ones first -------------------------------------------------------------------
 
 .PHONY: test
 test: fmt deny clippy doc guests python ## install what the tests need, run every check and every test
-	cargo build --locked -p weir
-	cargo test --locked --workspace $(foreach g,$(GUESTS),--exclude $(g))
+	cargo test --locked --workspace $(WITHOUT_GUESTS)
 
 .PHONY: fmt
 fmt:
@@ -45,7 +46,7 @@ clippy:
 
 .PHONY: doc
 doc:
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps $(foreach g,$(GUESTS),--exclude $(g))
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps $(WITHOUT_GUESTS)
 
 .PHONY: deny
 deny: $(TOOLS)/bin/cargo-deny-$(DENY_VERSION) ## licences, banned crates, sources

@@ -26,13 +26,12 @@ guests: guest-target
 		copy "$$target/$(guest_wasm)/guest/$$file.wasm" "$$target/guests/$$name.wasm" || exit 1; \
 	done
 
-# One of each form: the filter as a component, the lister as a native library.
+# One of each form, into the drop folder: the filter as a component, the lister as a native library.
 samples: guests
-	@target="$(guest_target)"; mkdir -p "$$target/samples"; \
+	@target="$(guest_target)"; \
 	for file in late-flights.wasm tenant-lister.so; do \
-		cmp -s "$$target/guests/$$file" "$$target/samples/$$file" || \
-		{ cp "$$target/guests/$$file" "$$target/samples/$$file.new" && \
-		  mv "$$target/samples/$$file.new" "$$target/samples/$$file"; } || exit 1; \
+		cmp -s "$$target/guests/$$file" "plugins/$$file" || \
+		{ cp "$$target/guests/$$file" "plugins/$$file.new" && mv "plugins/$$file.new" "plugins/$$file"; } || exit 1; \
 	done
 
 guest-target:

@@ -6,6 +6,7 @@ use weir_plugin_api::{Config, Error, Fields, Message, MessageFilter, Verdict, ex
 #[derive(Config)]
 struct LateFlights {
     /// Flights that are later than this are delivered, in minutes.
+    #[config(default = 60)]
     minutes: i64,
 }
 

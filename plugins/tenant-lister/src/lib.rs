@@ -11,6 +11,7 @@ use weir_plugin_api::{Config, Error, Request, Set, TopicLister, Topics, export};
 #[derive(Config)]
 struct TenantLister {
     /// Every one of them must hold.
+    #[config(default)]
     rules: Vec<Rule>,
 }
 
