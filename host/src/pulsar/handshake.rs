@@ -34,6 +34,7 @@ impl Connection<'_> {
             }),
         };
         self.greeted = true;
-        Ok(self.answers.answer(frames::simple(connected)).await?)
+        // Not by the lane: nothing may precede it, and a PONG does not wait for lanes.
+        Ok(self.outbox.send(frames::simple(connected)).await?)
     }
 }
