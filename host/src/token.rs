@@ -4,7 +4,7 @@
 //! Configured, read from a file, or made at the first start: 32 random bytes, kept in the data folder
 //! where only its owner can read it, and shown once.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -87,7 +87,7 @@ impl std::fmt::Debug for Token {
 
 fn random() -> std::io::Result<String> {
     let mut bytes = [0; RANDOM_BYTES];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
