@@ -33,7 +33,7 @@ run: build samples ## build weir and the samples, start it on its embedded store
 # --- checks, the quick ones first -------------------------------------------------------------------
 
 .PHONY: test
-test: fmt deny clippy doc guests python ## install what the tests need, run every check and every test
+test: fmt deny clippy doc guests python build ## install what the tests need, run every check and every test
 	cargo test --locked --workspace $(WITHOUT_GUESTS)
 
 .PHONY: fmt
