@@ -1,4 +1,4 @@
-# Builds every guest once in each form (`make guests`), and gathers the samples that `make run` puts in
+# Builds every guest once in each form (`make guests`), and the samples that `make run` puts in
 # force (`make samples`). Included by the root Makefile; stands alone too: `make -f plugins/guests.mk guests`.
 #
 # Two calls of cargo, one for each form: cargo knows what is up to date, so both cost little the second
@@ -12,6 +12,7 @@ guest_packages = $(addprefix -p ,$(guest_samples) $(addprefix guest-,$(guest_tes
 guest_target   = $(shell cargo metadata --no-deps --format-version 1 | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
 guest_library  = $(if $(filter Darwin,$(shell uname -s)),.dylib,.so)
 guest_wasm    := wasm32-wasip2
+guest_copy    := copy() { cmp -s "$$1" "$$2" || { cp "$$1" "$$2.new" && mv "$$2.new" "$$2"; }; }
 
 .PHONY: guests samples guest-target
 
@@ -19,20 +20,21 @@ guests: guest-target
 	cargo build --locked --profile guest $(guest_packages)
 	cargo build --locked --profile guest $(guest_packages) --target $(guest_wasm)
 	@target="$(guest_target)"; mkdir -p "$$target/guests"; \
-	copy() { cmp -s "$$1" "$$2" || { cp "$$1" "$$2.new" && mv "$$2.new" "$$2"; }; }; \
+	$(guest_copy); \
 	for package in $(guest_samples) $(addprefix guest-,$(guest_tests)); do \
 		name=$${package#guest-}; file=$$(echo "$$package" | tr - _); \
 		copy "$$target/guest/lib$$file$(guest_library)" "$$target/guests/$$name.so" && \
 		copy "$$target/$(guest_wasm)/guest/$$file.wasm" "$$target/guests/$$name.wasm" || exit 1; \
 	done
 
-# One of each form, into the drop folder: the filter as a component, the lister as a native library.
-samples: guests
-	@target="$(guest_target)"; \
-	for file in late-flights.wasm tenant-lister.so; do \
-		cmp -s "$$target/guests/$$file" "plugins/$$file" || \
-		{ cp "$$target/guests/$$file" "plugins/$$file.new" && mv "plugins/$$file.new" "plugins/$$file"; } || exit 1; \
-	done
+# One of each form, into the drop folder: the filter as a component, the lister as a native library. Only
+# these two are built: who runs weir needs no guest of the tests.
+samples: guest-target
+	cargo build --locked --profile guest -p tenant-lister
+	cargo build --locked --profile guest -p late-flights --target $(guest_wasm)
+	@target="$(guest_target)"; $(guest_copy); \
+	copy "$$target/guest/libtenant_lister$(guest_library)" plugins/tenant-lister.so && \
+	copy "$$target/$(guest_wasm)/guest/late_flights.wasm" plugins/late-flights.wasm
 
 guest-target:
 	@test -d "$$(rustc --print target-libdir --target $(guest_wasm))" || { \
