@@ -41,7 +41,8 @@ pub enum OnFailure {
     /// It is judged again, with growing pauses.
     #[default]
     Withhold,
-    /// It is acknowledged for good.
+    /// It is acknowledged for good, as long as the filter works otherwise: while it breaks on everything,
+    /// nothing is acknowledged.
     Discard,
 }
 

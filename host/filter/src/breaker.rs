@@ -12,6 +12,10 @@ const MESSAGES: usize = 32;
 /// … within this time: a few that are withheld, and tried again with growing pauses while nothing else
 /// comes, do not stop what may come after them.
 const WITHIN: Duration = Duration::from_secs(300);
+/// With the policy to discard, at most this many messages in a row are acknowledged of which none got a
+/// verdict, and none before the filter gave its first one: one that breaks on everything must not
+/// acknowledge a backlog, however slowly that comes in.
+const DISCARDED_IN_A_ROW: usize = 8;
 /// The first rest; each further one is twice as long.
 const FIRST_REST: Duration = Duration::from_secs(1);
 /// The longest rest.
@@ -30,6 +34,10 @@ pub(crate) struct Breaker {
     /// When the first of these batches broke.
     since: Option<Instant>,
     rest: Option<Rest>,
+    /// It has given a verdict.
+    proven: bool,
+    /// Messages that broke alone since its last verdict, however long ago that was.
+    unanswered: usize,
 }
 
 #[derive(Debug)]
@@ -47,9 +55,15 @@ impl Breaker {
         Some((left, rest.broke.clone()))
     }
 
+    /// Whether the filter, rather than the messages, may be to blame for what broke last: nothing is to be
+    /// acknowledged on its account then.
+    pub(crate) fn doubts(&self) -> bool {
+        !self.proven || self.unanswered > DISCARDED_IN_A_ROW
+    }
+
     /// A batch in which at least one message got a verdict.
     pub(crate) fn worked(&mut self, filter: u64) {
-        *self = Self { filter, ..Self::default() };
+        *self = Self { filter, proven: true, ..Self::default() };
     }
 
     /// A batch in which every message broke alone. Gives back how long the filter rests now, if it does.
@@ -61,10 +75,13 @@ impl Breaker {
         now: Instant,
     ) -> Option<Duration> {
         let long_ago = |since: Instant| now.saturating_duration_since(since) > WITHIN;
-        if self.filter != filter || (self.rest.is_none() && self.since.is_some_and(long_ago)) {
-            self.worked(filter);
+        if self.filter != filter {
+            *self = Self { filter, ..Self::default() };
+        } else if self.rest.is_none() && self.since.is_some_and(long_ago) {
+            (self.batches, self.messages, self.since) = (0, 0, None);
         }
         self.since.get_or_insert(now);
+        self.unanswered = self.unanswered.saturating_add(messages);
         self.batches = self.batches.saturating_add(1);
         self.messages = self.messages.saturating_add(messages);
         let length = match &self.rest {
@@ -134,6 +151,26 @@ mod tests {
         now += WITHIN;
         let rests = (0..12).filter_map(|_| breaker.broke(1, 3, &trap(), now));
         assert_eq!(rests.collect::<Vec<_>>(), [seconds(1), seconds(2)]);
+    }
+
+    #[test]
+    fn a_filter_is_in_doubt_until_it_works_and_after_a_few_failures() {
+        let (mut breaker, mut now) = (Breaker::default(), Instant::now());
+        breaker.broke(1, 1, &trap(), now);
+        assert!(breaker.doubts(), "it has never given a verdict");
+        breaker.worked(1);
+        for n in 1..100 {
+            // Slower than what lets it rest.
+            now += WITHIN * 2;
+            assert_eq!(breaker.broke(1, 1, &trap(), now), None);
+            assert_eq!(breaker.doubts(), n > DISCARDED_IN_A_ROW, "{n}");
+        }
+        breaker.worked(1);
+        breaker.broke(1, DISCARDED_IN_A_ROW + 1, &trap(), now);
+        assert!(breaker.doubts(), "as many at once");
+        breaker.worked(1);
+        breaker.broke(2, 1, &trap(), now);
+        assert!(breaker.doubts(), "another version has to show that it works");
     }
 
     #[test]

@@ -55,7 +55,8 @@ pub enum Outcome {
     Reschedule(Duration),
     /// A filter failed on it and the policy is to deliver; the others accepted it.
     Deliver(Arc<Failure>),
-    /// A filter broke on it, judged alone, and the policy is to try again later.
+    /// A filter broke on it, judged alone, and the policy is to try again later; or is to discard, and it
+    /// may be the filter that is broken; or it was not reached.
     Withhold(Arc<Failure>),
     /// A filter broke on it, judged alone, and the policy is to acknowledge it.
     Discard(Arc<Failure>),
@@ -71,6 +72,13 @@ pub enum Failure {
         class: ClassName,
         /// How it broke.
         broke: Broke,
+    },
+    /// The filter broke on a batch, and took too long to judge its messages one by one: this one is to be
+    /// judged another time.
+    #[error("{class} broke on a batch and is too slow to judge it one by one; this message was not reached")]
+    NotReached {
+        /// The filter.
+        class: ClassName,
     },
     /// The filter cannot be called at all. With the policy to deliver only.
     #[error(transparent)]

@@ -10,16 +10,24 @@ use crate::binding::OnFailure;
 use crate::chain::{Failure, Judgement, Outcome, Paused, Pinned};
 use crate::workers::{Worker, panic_text};
 
+/// How long the messages of a batch that broke are judged one by one, before those that are left are put
+/// off: a filter may take its deadline for each, and that long again to be made anew, while other
+/// subscriptions wait for the thread.
+pub(crate) const ONE_BY_ONE: Duration = Duration::from_secs(2);
+
 /// What one filter makes of one message.
 enum Answer {
     Accept,
     Reject,
     Reschedule(Duration),
     Broke(Broke),
+    /// Others of its batch took all the time that there is to judge them one by one.
+    NotReached,
 }
 
 /// The messages of a batch on their way through a chain.
 struct Batch {
+    /// The binding's.
     policy: OnFailure,
     outcomes: Vec<Outcome>,
     /// What is still to be judged: those that every filter so far has let through.
@@ -31,9 +39,11 @@ impl Worker {
     /// messages are judged one by one on a fresh instance of the same version; only what breaks alone
     /// bears the policy, and what the filter returned an error for.
     ///
-    /// `messages` must hold the fields of [`Pinned::reads`]. One by one, a batch takes up to its number of
-    /// messages times the deadline of one; a filter that breaks on everything is therefore left alone for
-    /// a while after three such batches.
+    /// `messages` must hold the fields of [`Pinned::reads`]. What has not been judged one by one within
+    /// two seconds is withheld, whatever the policy; and a filter that breaks on everything is left alone
+    /// for a while after three such batches. Until a filter has given a verdict, and again after a few
+    /// messages in a row that it broke on, what would be discarded is withheld: it may be the filter that
+    /// is broken, and then nothing is acknowledged.
     pub fn judge(&mut self, chain: &Pinned, messages: &Messages<'_>) -> Judgement {
         self.judge_at(chain, messages, Instant::now())
     }
@@ -74,10 +84,18 @@ impl Worker {
                     continue;
                 }
             };
+            let mut policy = batch.policy;
             match every_one_broke(&answers) {
                 None => breaker.lock().worked(id),
                 Some(broke) => {
-                    let rest = breaker.lock().broke(id, answers.len(), broke, began + clock.elapsed());
+                    let (rest, doubts) = {
+                        let mut breaker = breaker.lock();
+                        let rest = breaker.broke(id, answers.len(), broke, began + clock.elapsed());
+                        (rest, breaker.doubts())
+                    };
+                    if doubts && policy == OnFailure::Discard {
+                        policy = OnFailure::Withhold;
+                    }
                     if let Some(rest) = rest {
                         tracing::warn!(%class, %broke, ?rest, "filter breaks on every message; leaving it alone");
                         if batch.policy != OnFailure::Deliver {
@@ -90,7 +108,7 @@ impl Worker {
                     }
                 }
             }
-            batch.apply(filter, answers);
+            batch.apply(filter, policy, answers);
         }
         Judgement::Judged(batch.outcomes)
     }
@@ -112,6 +130,7 @@ impl Worker {
                 Answer::Reject => tally.rejected += 1,
                 Answer::Reschedule(_) => tally.rescheduled += 1,
                 Answer::Broke(_) => tally.broke += 1,
+                Answer::NotReached => {}
             }
         }
         filter.count(&tally);
@@ -143,7 +162,7 @@ impl Worker {
                 drop(instance);
                 tracing::debug!(class = %filter.class(), %broke, rows = rows.len(), "call broke; judging one by one");
                 let answers = self.ask_one_by_one(filter, messages, rows, tally)?;
-                if !answers.iter().any(Answer::is_broken) {
+                if answers.iter().all(Answer::is_verdict) {
                     tally.passed_alone += 1;
                 }
                 Ok(answers)
@@ -153,7 +172,7 @@ impl Worker {
 
     /// Judges rows one at a time. A row that breaks an instance that has judged others is judged again
     /// on a fresh one: what the others left behind may be to blame. (Not after a deadline, which would be
-    /// waited for twice.)
+    /// waited for twice.) The first row is always judged.
     fn ask_one_by_one(
         &mut self,
         filter: &Arc<Configured>,
@@ -164,7 +183,18 @@ impl Worker {
         let mut answers = Vec::with_capacity(rows.len());
         let mut verdicts = Vec::with_capacity(1);
         let mut used = None;
+        let began = Instant::now();
         for row in rows {
+            if !answers.is_empty() && began.elapsed() >= self.patience() {
+                tracing::warn!(
+                    class = %filter.class(),
+                    judged = answers.len(),
+                    rows = rows.len(),
+                    "filter broke, and is too slow to judge one by one; the rest is put off"
+                );
+                answers.resize_with(rows.len(), || Answer::NotReached);
+                break;
+            }
             let answer = loop {
                 let fresh = used.is_none();
                 let mut instance = match used.take() {
@@ -230,6 +260,7 @@ fn every_one_broke(answers: &[Answer]) -> Option<&Broke> {
     for answer in answers {
         match answer {
             Answer::Broke(broke) => last = Some(broke),
+            Answer::NotReached => {}
             Answer::Accept | Answer::Reject | Answer::Reschedule(_) => return None,
         }
     }
@@ -251,8 +282,8 @@ impl From<Verdict> for Answer {
 }
 
 impl Answer {
-    fn is_broken(&self) -> bool {
-        matches!(self, Self::Broke(_))
+    fn is_verdict(&self) -> bool {
+        matches!(self, Self::Accept | Self::Reject | Self::Reschedule(_))
     }
 }
 
@@ -262,14 +293,15 @@ impl Batch {
         Self { policy, outcomes: vec![Outcome::Accept; messages], rows: rows.collect() }
     }
 
-    /// Takes up what a filter made of the rows; keeps those that go on to the next one.
-    fn apply(&mut self, filter: &Configured, answers: Vec<Answer>) {
+    /// Takes up what a filter made of the rows; keeps those that go on to the next one. `policy` is for
+    /// those that it broke on.
+    fn apply(&mut self, filter: &Configured, policy: OnFailure, answers: Vec<Answer>) {
         let mut answers = answers.into_iter();
         let outcomes = &mut self.outcomes;
         self.rows.retain(|row| {
             let outcome = &mut outcomes[*row as usize];
             let failure = |broke| Arc::new(Failure::Broke { class: filter.class().clone(), broke });
-            match (answers.next().expect("there is one answer a row"), self.policy) {
+            match (answers.next().expect("there is one answer a row"), policy) {
                 (Answer::Accept, _) => return true,
                 (Answer::Reject, _) => *outcome = Outcome::Reject,
                 (Answer::Reschedule(delay), _) => *outcome = Outcome::Reschedule(delay),
@@ -279,6 +311,10 @@ impl Batch {
                 }
                 (Answer::Broke(broke), OnFailure::Withhold) => *outcome = Outcome::Withhold(failure(broke)),
                 (Answer::Broke(broke), OnFailure::Discard) => *outcome = Outcome::Discard(failure(broke)),
+                (Answer::NotReached, _) => {
+                    let class = filter.class().clone();
+                    *outcome = Outcome::Withhold(Arc::new(Failure::NotReached { class }));
+                }
             }
             false
         });

@@ -5,10 +5,13 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
 use tokio::sync::{Semaphore, oneshot};
 use weir_extension::{Configured, MessageFilter};
+
+use crate::judge::ONE_BY_ONE;
 
 /// How many batches wait for each thread before callers wait in turn.
 const QUEUED_PER_THREAD: usize = 16;
@@ -31,12 +34,13 @@ pub struct Workers {
 ///
 /// Instances are shared by all chains that use the same version with the same configuration, so their
 /// number is that of the versions in use, not of topics.
-#[derive(Default)]
 pub struct Worker {
     /// By [`Configured::id`].
     instances: HashMap<u64, Warm>,
     /// Counts uses, to tell which is the oldest.
     uses: u64,
+    /// How long messages of a batch that broke are judged one by one.
+    patience: Duration,
 }
 
 struct Warm {
@@ -121,7 +125,23 @@ fn work(jobs: &Receiver<Job>) {
     }
 }
 
+impl Default for Worker {
+    fn default() -> Self {
+        Self { instances: HashMap::new(), uses: 0, patience: ONE_BY_ONE }
+    }
+}
+
 impl Worker {
+    /// How long messages of a batch that broke are judged one by one.
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    #[cfg(test)]
+    pub(crate) fn with_patience(patience: Duration) -> Self {
+        Self { patience, ..Self::default() }
+    }
+
     /// The warm instance of that id, if there is one; it is the caller's.
     pub(crate) fn take(&mut self, id: u64) -> Option<Box<dyn MessageFilter>> {
         self.instances.remove(&id).map(|warm| warm.instance)

@@ -288,7 +288,8 @@ fn a_chain_reads_each_field_once_in_order() {
 fn a_filter_that_breaks_on_everything_pauses_the_subscription() {
     let mut setting = setting(OnFailure::Discard, 1, usize::MAX);
     let now = Instant::now();
-    let all_broke = Judgement::Judged(vec![Outcome::Discard(failure(0, Trap)); 20]);
+    // Nothing is acknowledged on the account of a filter that may be the one to blame.
+    let all_broke = Judgement::Judged(vec![Outcome::Withhold(failure(0, Trap)); 20]);
     assert_eq!(setting.judge_at(&[&[Trap; 20]], now), all_broke);
     assert_eq!(setting.judge_at(&[&[Trap; 20]], now), all_broke);
     let Judgement::Paused(paused) = setting.judge_at(&[&[Trap; 20]], now) else { panic!("it should pause") };
@@ -306,6 +307,48 @@ fn a_filter_that_breaks_on_everything_pauses_the_subscription() {
         setting.judge_at(&[&[Trap]], later),
         Judgement::Judged(vec![Outcome::Discard(failure(0, Trap))])
     );
+}
+
+#[test]
+fn a_backlog_is_never_acknowledged_by_a_filter_that_breaks_on_everything() {
+    let mut setting = setting(OnFailure::Discard, 1, usize::MAX);
+    let mut now = Instant::now();
+    let withheld = Judgement::Judged(vec![Outcome::Withhold(failure(0, Trap))]);
+    for _ in 0..100 {
+        // One by one and slowly, so that it is not seen in a rush.
+        now += Duration::from_secs(600);
+        assert_eq!(setting.judge_at(&[&[Trap]], now), withheld);
+    }
+    // It works, and breaks on everything afterwards: a few may have been poison.
+    setting.judge_at(&[&[Accept]], now);
+    let mut discarded = 0;
+    for _ in 0..100 {
+        now += Duration::from_secs(600);
+        match setting.judge_at(&[&[Trap]], now) {
+            Judgement::Judged(outcomes) if outcomes == [Outcome::Discard(failure(0, Trap))] => discarded += 1,
+            judgement => assert_eq!(judgement, withheld),
+        }
+    }
+    assert_eq!(discarded, 8);
+    // Beside one that gets a verdict it is the message's fault.
+    let judgement = setting.judge_at(&[&[Trap, Reject]], now);
+    assert_eq!(judgement, Judgement::Judged(vec![Outcome::Discard(failure(0, Trap)), Outcome::Reject]));
+}
+
+#[test]
+fn what_is_not_reached_in_time_is_withheld_whatever_the_policy() {
+    for policy in POLICIES {
+        let mut setting = setting(policy, 2, usize::MAX);
+        setting.worker = Worker::with_patience(Duration::ZERO);
+        let acts: [&[Act]; 2] = [&[Accept, Trap, Accept], &[Accept; 3]];
+        let not_reached = Outcome::Withhold(Arc::new(Failure::NotReached { class: class(0) }));
+        let expected = vec![Outcome::Accept, not_reached.clone(), not_reached];
+        assert_eq!(setting.judge(&acts), Judgement::Judged(expected), "{policy:?}");
+        // The call, the first alone; the next filter gets what is left.
+        assert_eq!(setting.calls(), [(0, vec![0, 1, 2]), (0, vec![0]), (1, vec![0])]);
+        let counts = setting.extensions.info(&class(0)).unwrap().counts;
+        assert_eq!((counts.accepted, counts.broke, counts.passed_alone), (1, 0, 0));
+    }
 }
 
 #[test]
@@ -347,6 +390,8 @@ proptest! {
         stamina in prop::sample::select(&[usize::MAX, 1, 2, 5][..]),
     ) {
         let mut setting = setting(policy, 2, stamina);
+        // Both have shown that they work.
+        setting.judge(&[&[Accept], &[Accept]]);
         let mut rest = &messages[..];
         let mut outcomes = Vec::new();
         for size in sizes {
