@@ -160,14 +160,48 @@ fn a_class_that_is_not_registered_has_no_configuration() {
     assert!(matches!(error, ConfigError::Missing { .. }), "{error}");
 }
 
-/// A schema from a stranger must not end the process.
+/// `n` definitions, each made of the next as `of` says.
+fn definitions(n: usize, of: impl Fn(Value) -> Value) -> Value {
+    let next = |i: usize| json!({ "$ref": format!("#/$defs/d{i}") });
+    let definition = |i| (format!("d{i}"), if i + 1 < n { of(next(i + 1)) } else { json!({}) });
+    json!({ "$ref": "#/$defs/d0", "$defs": (0..n).map(definition).collect::<serde_json::Map<_, _>>() })
+}
+
+/// A schema from a stranger must neither end the process nor hold a thread for ever.
 #[test]
-fn a_schema_that_refers_to_itself_is_survived() {
-    for schema in [json!({ "$ref": "#" }), json!({ "allOf": [{ "$ref": "#/allOf/0" }] })] {
+fn a_schema_that_would_never_end_is_refused() {
+    let twice = |next: Value| json!({ "allOf": [next, next] });
+    let cases = [
+        (json!({ "$ref": "#" }), "refers to itself"),
+        (json!({ "allOf": [{ "$ref": "#/allOf/0" }] }), "refers to itself"),
+        (json!({ "properties": { "x": { "$ref": "#" } } }), "refers to itself"),
+        (definitions(24, twice), "larger than 100000 values"),
+        (definitions(3000, |next| json!({ "not": next })), "nests deeper than 100"),
+        (json!({ "$defs": { "a": { "$dynamicRef": "#/a" } } }), "$dynamicRef is not taken"),
+        (json!({ "$defs": { "a": { "$id": "urn:a" } } }), "$id is taken for the whole only"),
+        (json!({ "$ref": "#/%24defs/a", "$defs": { "a": {} } }), "is no place in it"),
+        (json!({ "$ref": "#anchor", "$anchor": "anchor" }), "is no place in it"),
+    ];
+    for (schema, because) in cases {
         let bench = Bench::new();
         let bytes = artifact("\0asm", &json!({ "class": "demo.F", "version": "1", "schema": schema }));
-        if bench.upload("demo.F", &bytes).is_ok() {
-            let _ = bench.extensions.set_config(&class("demo.F"), minutes(1));
-        }
+        let error = bench.upload("demo.F", &bytes).unwrap_err().to_string();
+        assert!(error.contains(because), "{error}");
     }
+}
+
+#[test]
+fn a_schema_may_refer_to_its_definitions() {
+    let bench = Bench::new();
+    let schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "urn:whole",
+        "type": "object",
+        "properties": { "minutes": { "$ref": "#/$defs/minutes" }, "id": { "$ref": "#/$defs/minutes" } },
+        "$defs": { "minutes": { "type": "integer" } },
+    });
+    let bytes = artifact("\0asm", &json!({ "class": "demo.F", "version": "1", "schema": schema }));
+    bench.upload("demo.F", &bytes).unwrap();
+    bench.extensions.set_config(&class("demo.F"), minutes(5)).unwrap();
+    refused(&bench, json!({ "id": "x" }), "/id", "is not of type");
 }
