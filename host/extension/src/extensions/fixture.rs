@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -82,12 +83,15 @@ fn filter() -> Vec<Kind> {
 pub(crate) struct Lines {
     /// How many were opened, and the most at once.
     pub(crate) opened: Mutex<(usize, usize, usize)>,
+    /// Whatever is configured breaks.
+    pub(crate) breaks: Arc<AtomicBool>,
 }
 
 struct Line {
     description: Description,
     configure: String,
     limits: Limits,
+    breaks: Arc<AtomicBool>,
 }
 
 struct Says(u32);
@@ -111,7 +115,8 @@ impl Lines {
         let schema = if schema.is_null() { json!({ "type": "object" }) } else { schema };
         let class = ClassName::new(&class).map_err(OpenError)?;
         let description = Description { class, kinds, version, contract: "1.0".into(), schema };
-        Ok(Arc::new(Line { description, configure, limits }))
+        let breaks = Arc::clone(&self.breaks);
+        Ok(Arc::new(Line { description, configure, limits, breaks }))
     }
 }
 
@@ -141,6 +146,9 @@ impl Loaded for Line {
 
     fn configure(&self, _: &str) -> Result<Vec<Field>, Broke> {
         let broke = |kind, reason: &str| Err(Broke { kind, reason: reason.into() });
+        if self.breaks.load(Ordering::Relaxed) {
+            return broke(BrokeKind::Deadline, "the machine is busy");
+        }
         match self.configure.as_str() {
             "error" => broke(BrokeKind::Error, "minutes are not for me"),
             "trap" => broke(BrokeKind::Trap, "unreachable"),

@@ -69,10 +69,15 @@ impl Extensions {
                     let arrival = Arrival { bytes: &bytes, checksums, origin, declared: Some(class.clone()) };
                     self.admit(door, &arrival).map_err(|failure| failure.error)
                 });
-                if let Err(error) = &result {
-                    warn!(%class, %error, "upload refused; what was in force stays");
-                    self.note_error(&self.books.lock(), &class, &error.to_string());
+                let books = self.books.lock();
+                match &result {
+                    Ok(registered) => self.forgive(&books, registered),
+                    Err(error) => {
+                        warn!(%class, %error, "upload refused; what was in force stays");
+                        self.note_error(&books, &class, &error.to_string());
+                    }
                 }
+                drop(books);
                 result
             }
         }
@@ -111,6 +116,7 @@ impl Extensions {
         match result {
             Ok(registered) => {
                 books.refused.remove(path);
+                self.forgive(&books, &registered);
                 Ok(registered)
             }
             Err(Failure { class, error }) => {
@@ -137,6 +143,7 @@ impl Extensions {
         let checksums = Checksums::of(&bytes);
         if let Some(taken) = self.books.lock().files.get(path)
             && taken.sha256 == checksums.sha256
+            && !self.waits_for(&taken.class, &checksums)
         {
             return Ok(checksums.registered(taken.class.clone(), true, false));
         }
@@ -320,6 +327,25 @@ impl Extensions {
             });
         }
         Ok(None)
+    }
+
+    /// Whether these very bytes are in force and could not be opened when weir started, since what was kept
+    /// of them is damaged, say.
+    fn waits_for(&self, class: &ClassName, checksums: &Checksums) -> bool {
+        self.entry(class).is_some_and(|entry| {
+            entry.opened.is_err() && entry.registration.in_force.checksums.sha256 == checksums.sha256
+        })
+    }
+
+    /// What was wrong with what came after these bytes is over once they are sent again and in force.
+    fn forgive(&self, books: &MutexGuard<'_, Books>, registered: &Registered) {
+        if let Some(entry) = self.entry(&registered.class)
+            && entry.last_error.is_some()
+            && entry.registration.in_force.checksums.sha256 == registered.sha256
+        {
+            let entry = Entry { last_error: None, ..Entry::clone(&entry) };
+            self.edit(books, |table| table.put(entry));
+        }
     }
 
     /// Writes down which bytes were last taken from a file.

@@ -4,7 +4,7 @@
 //! entries that copies ten thousand pointers, some 100 µs, once a registration; readers pay nothing.
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -120,6 +120,10 @@ impl Entry {
         }
         let configured = match config {
             Some(config) => version.configured(config),
+            // That it broke may have had to do with that moment; a no stays a no.
+            None if matches!(&self.default, Err(refusal) if refusal.broke) => {
+                version.configured(self.config.as_deref().unwrap_or(&super::no_config()))
+            }
             None => self.default.clone(),
         };
         configured.map_err(|refusal| refused(format!("it does not take its configuration: {refusal}")))
@@ -128,6 +132,14 @@ impl Entry {
     /// Whether it takes the configuration of its class, or has none to take.
     pub(super) fn is_configured(&self) -> bool {
         self.default.is_ok() || self.config.is_none()
+    }
+
+    /// The file that the version in force came from.
+    pub(super) fn origin_file(&self) -> Option<&Path> {
+        match &self.registration.in_force.origin {
+            Origin::File(path) => Some(path),
+            Origin::Upload(_) | Origin::BuiltIn => None,
+        }
     }
 
     pub(super) fn is_built_in(&self) -> bool {

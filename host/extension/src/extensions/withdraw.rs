@@ -1,5 +1,6 @@
 //! How an extension leaves the table: its file is deleted, or somebody removes it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use tracing::{info, warn};
@@ -7,7 +8,7 @@ use tracing::{info, warn};
 use super::Extensions;
 use super::errors::RemoveError;
 use super::key::{ClassName, Key};
-use super::table::Origin;
+use super::table::Registration;
 
 impl Extensions {
     /// Takes an extension out of the table, with its kept versions and the configuration that REST set.
@@ -38,30 +39,39 @@ impl Extensions {
         Ok(())
     }
 
-    /// A file of the drop folder is gone: its digest is forgotten, and the version that came from it
-    /// withdrawn, and only that one. Gives back the class that was withdrawn.
-    pub fn file_gone(&self, path: &Path) -> Option<ClassName> {
-        let door = self.door.as_ref()?;
+    /// A file of the drop folder is gone: its digest is forgotten, and what is in force from it withdrawn,
+    /// and only that. Gives back the classes that were withdrawn: several, if the file brought another
+    /// class after a first one.
+    pub fn file_gone(&self, path: &Path) -> Vec<ClassName> {
+        let Some(door) = &self.door else { return Vec::new() };
         let mut books = self.books.lock();
         books.refused.remove(path);
-        let taken = books.files.remove(path)?;
-        if let Err(error) = door.store.write_files(&books.files) {
+        if books.files.remove(path).is_some()
+            && let Err(error) = door.store.write_files(&books.files)
+        {
             // After a restart it is gone still, and found to be so again.
             warn!(path = %path.display(), %error, "the removal of this file is not kept");
         }
-        let entry = self.entry(&taken.class)?;
-        if entry.registration.in_force.origin != Origin::File(path.to_owned()) {
-            return None;
+        let table = self.table.load();
+        let from_it = table.entries.values().filter(|entry| entry.origin_file() == Some(path));
+        let gone: Vec<_> = from_it.map(|entry| entry.registration.clone()).collect();
+        if gone.is_empty() {
+            return Vec::new();
         }
-        let key = Key::installed(taken.class.clone());
-        if let Err(error) = door.store.remove_registration(&key) {
-            warn!(class = %taken.class, %error, "withdrawn until the next start only");
+        for registration in &gone {
+            let class = &registration.key.class;
+            if let Err(error) = door.store.remove_registration(&registration.key) {
+                warn!(%class, %error, "withdrawn until the next start only");
+            }
+            info!(%class, path = %path.display(), "extension withdrawn: its file is gone");
         }
-        self.swap_and_sweep(door, books, &entry.registration.artifacts(), |table| {
-            table.entries.remove(&key);
+        let artifacts: Vec<String> = gone.iter().flat_map(Registration::artifacts).collect();
+        self.swap_and_sweep(door, books, &artifacts, |table| {
+            for registration in &gone {
+                table.entries.remove(&registration.key);
+            }
         });
-        info!(class = %taken.class, path = %path.display(), "extension withdrawn: its file is gone");
-        Some(taken.class)
+        gone.into_iter().map(|registration| registration.key.class).collect()
     }
 
     /// Somebody deleted this file, and there may be a new one by now: whatever it holds is news.
@@ -79,9 +89,12 @@ impl Extensions {
         books.refused.iter().filter(|(_, refused)| refused.depends).map(|(path, _)| path.clone()).collect()
     }
 
-    /// The files that something was taken from or refused.
-    pub(crate) fn known_files(&self) -> Vec<PathBuf> {
+    /// The files that something was taken from or refused, or is in force from.
+    pub(crate) fn known_files(&self) -> BTreeSet<PathBuf> {
         let books = self.books.lock();
-        books.files.keys().chain(books.refused.keys()).cloned().collect()
+        let table = self.table.load();
+        let origins = table.entries.values().filter_map(|entry| entry.origin_file());
+        let noted = books.files.keys().chain(books.refused.keys()).map(PathBuf::as_path);
+        noted.chain(origins).map(Path::to_owned).collect()
     }
 }

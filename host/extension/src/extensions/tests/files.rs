@@ -38,15 +38,41 @@ fn a_file_that_is_gone_takes_its_version_along_and_no_other() {
     let path = bench.plugins().join("f.wasm");
     bench.upload("demo.F", &component("demo.F", "2")).unwrap();
     std::fs::remove_file(&path).unwrap();
-    assert_eq!(bench.extensions.file_gone(&path), None);
+    assert_eq!(bench.extensions.file_gone(&path), []);
     assert_eq!(bench.in_force("demo.F").as_deref(), Some("2"));
 
     bench.drop_in("f.wasm", &component("demo.F", "3")).unwrap();
     std::fs::remove_file(&path).unwrap();
-    assert_eq!(bench.extensions.file_gone(&path), Some(class("demo.F")));
+    assert_eq!(bench.extensions.file_gone(&path), [class("demo.F")]);
     assert_eq!(bench.in_force("demo.F"), None);
     assert!(bench.artifacts().is_empty());
-    assert_eq!(bench.extensions.file_gone(&path), None);
+    assert_eq!(bench.extensions.file_gone(&path), []);
+}
+
+#[test]
+fn a_file_that_brought_two_classes_takes_both_along() {
+    let mut bench = with_file();
+    bench.drop_in("f.wasm", &component("demo.G", "2")).unwrap();
+    // Overwritten by mistake, say: what was in force stays.
+    assert_eq!(bench.in_force("demo.F").as_deref(), Some("1"));
+    let path = bench.plugins().join("f.wasm");
+    std::fs::remove_file(&path).unwrap();
+    let mut gone = bench.extensions.file_gone(&path);
+    gone.sort();
+    assert_eq!(gone, [class("demo.F"), class("demo.G")]);
+    assert!(bench.artifacts().is_empty());
+    bench.restart();
+    assert!(bench.extensions.list().is_empty());
+}
+
+#[test]
+fn a_file_whose_digest_was_not_kept_is_missed_all_the_same() {
+    let mut bench = with_file();
+    std::fs::remove_file(bench.options.folder.join("files.json")).unwrap();
+    bench.restart();
+    let path = bench.plugins().join("f.wasm");
+    assert!(bench.extensions.known_files().contains(&path));
+    assert_eq!(bench.extensions.file_gone(&path), [class("demo.F")]);
 }
 
 #[test]
@@ -86,11 +112,11 @@ fn a_file_that_was_moved_takes_over_without_a_gap() {
     let (from, to) = (bench.plugins().join("f.wasm"), bench.plugins().join("g.wasm"));
     std::fs::rename(&from, &to).unwrap();
     assert!(bench.extensions.register(Source::File(to.clone())).unwrap().unchanged);
-    assert_eq!(bench.extensions.file_gone(&from), None);
+    assert_eq!(bench.extensions.file_gone(&from), []);
     assert_eq!(bench.in_force("demo.F").as_deref(), Some("1"));
     assert_eq!(bench.extensions.generation(), generation, "nothing was swapped");
     assert_eq!(bench.extensions.info(&class("demo.F")).unwrap().source, to.to_str().unwrap());
-    assert_eq!(bench.extensions.file_gone(&to), Some(class("demo.F")));
+    assert_eq!(bench.extensions.file_gone(&to), [class("demo.F")]);
 }
 
 #[test]
@@ -109,6 +135,7 @@ fn a_refused_file_is_listed_until_it_is_good_or_gone() {
     bench.drop_in("f.wasm", &component("demo.F", "1")).unwrap();
     bench.extensions.file_gone(&bench.plugins().join("x.wasm"));
     assert!(bench.extensions.refused().is_empty());
+    assert_eq!(bench.extensions.info(&class("demo.F")).unwrap().last_error, None, "it is good again");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What a restart keeps, and what it says when it cannot.
 
 use std::fs;
+use std::sync::atomic::Ordering;
 
 use super::super::fixture::{Bench, Lines, class, component, configurable, native};
 use super::super::{Checksums, Extensions, Kind, Source, Unavailable};
@@ -80,6 +81,34 @@ fn a_damaged_artifact_is_not_run() {
     assert_eq!(bench.in_force("demo.F").as_deref(), Some("1"));
     bench.restart();
     assert_eq!(bench.in_force("demo.F").as_deref(), Some("1"));
+}
+
+#[test]
+fn a_file_puts_right_what_is_damaged_of_it() {
+    let mut bench = Bench::new();
+    let file = bench.write("f.wasm", &component("demo.F", "1"));
+    let sha256 = bench.extensions.register(Source::File(file.clone())).unwrap().sha256;
+    fs::write(bench.options.folder.join("artifacts").join(&sha256), b"torn").unwrap();
+    bench.restart();
+    not_loaded(&bench, "is damaged");
+    // The watcher hands over each file once at the start; this one is no news otherwise.
+    assert!(!bench.extensions.register(Source::File(file.clone())).unwrap().unchanged);
+    assert_eq!(bench.in_force("demo.F").as_deref(), Some("1"));
+    assert!(bench.extensions.register(Source::File(file)).unwrap().unchanged);
+    bench.restart();
+    assert_eq!(bench.in_force("demo.F").as_deref(), Some("1"));
+}
+
+#[test]
+fn what_broke_at_the_start_is_configured_again_when_it_is_called() {
+    let mut bench = Bench::new();
+    bench.upload("demo.F", &component("demo.F", "1")).unwrap();
+    bench.lines.breaks.store(true, Ordering::Relaxed);
+    bench.restart();
+    let call = || bench.extensions.configured(&class("demo.F"), Kind::Filter, None).map(|found| found.id());
+    assert!(matches!(call(), Err(Unavailable::Refused { .. })));
+    bench.lines.breaks.store(false, Ordering::Relaxed);
+    assert_eq!(call().unwrap(), call().unwrap(), "configured once");
 }
 
 #[test]
