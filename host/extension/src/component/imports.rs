@@ -2,6 +2,7 @@
 //! environment is empty; the rest can be imported and traps when it is called.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tracing::{debug, error, info, trace, warn};
@@ -27,8 +28,12 @@ const TEXT_FILTER: &str = "weir:extension/filter-text";
 /// The longest line that is logged; the rest of it is cut.
 const MAX_LINE: usize = 4 << 10;
 
-/// How many lines of one call are logged; the others are counted.
+/// How many lines of one instance are logged in [`LINES_WITHIN`]; the others are counted. It is called
+/// thousands of times a second, and may write at each.
 const MAX_LINES: u32 = 100;
+
+/// See [`MAX_LINES`].
+const LINES_WITHIN: Duration = Duration::from_secs(1);
 
 /// What WASI says can be written at once.
 const WRITE_AT_ONCE: u64 = 4096;
@@ -70,11 +75,13 @@ impl State {
     }
 }
 
-/// The lines of one call.
+/// The lines of one instance.
 struct Log {
     class: Arc<str>,
     /// Anything was written since the last end of a call.
     used: bool,
+    /// Since when lines are counted, and how many there were.
+    since: Instant,
     lines: u32,
     last_error: Option<String>,
     /// What was written without a line feed to standard output and error.
@@ -83,12 +90,19 @@ struct Log {
 
 impl Log {
     fn new(class: Arc<str>) -> Self {
-        Self { class, used: false, lines: 0, last_error: None, partial: [Vec::new(), Vec::new()] }
+        Self {
+            class,
+            used: false,
+            since: Instant::now(),
+            lines: 0,
+            last_error: None,
+            partial: [Vec::new(), Vec::new()],
+        }
     }
 
     fn line(&mut self, level: u8, text: &str) {
         self.used = true;
-        self.lines += 1;
+        self.lines = self.lines.saturating_add(1);
         let text = cut(text, MAX_LINE);
         if level >= 4 {
             self.last_error = Some(text.to_owned());
@@ -131,11 +145,21 @@ impl Log {
                 self.write(stream, b"\n");
             }
         }
-        if let Some(more) = self.lines.checked_sub(MAX_LINES).filter(|more| *more > 0) {
-            warn!(class = &*self.class, lines = more, "lines of one call not logged");
-        }
-        self.lines = 0;
+        self.end_of_count(Instant::now());
         self.used = false;
+    }
+
+    /// Begins to count anew once the time is over. Gives back how many lines were not logged in it.
+    fn end_of_count(&mut self, now: Instant) -> Option<u32> {
+        if now.saturating_duration_since(self.since) < LINES_WITHIN {
+            return None;
+        }
+        let more = self.lines.saturating_sub(MAX_LINES);
+        if more > 0 {
+            warn!(class = &*self.class, lines = more, "too many lines at once; these were not logged");
+        }
+        (self.since, self.lines) = (now, 0);
+        Some(more)
     }
 }
 
@@ -164,7 +188,7 @@ pub(super) fn link(engine: &Engine, component: &Component) -> Result<InstancePre
 
 /// Defines one imported interface, under the very name that the component has for it: where an exact
 /// name is defined, no other version is looked for.
-fn define(
+pub(super) fn define(
     linker: &mut Linker<State>,
     engine: &Engine,
     name: &str,
@@ -327,4 +351,22 @@ pub(super) fn wrong_world(engine: &Engine, component: &Component) -> String {
     format!(
         "it is a component of another world: it exports {found}; expected {META} and {FILTER} or {LISTER}, with all their functions"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_counted_over_calls_and_not_for_each() {
+        let mut log = Log::new("test".into());
+        let begun = log.since;
+        for _ in 0..30 {
+            (0..10).for_each(|n| log.line(2, &n.to_string()));
+            assert_eq!(log.end_of_count(begun + LINES_WITHIN / 2), None);
+        }
+        assert_eq!(log.end_of_count(begun + LINES_WITHIN), Some(200));
+        log.line(2, "again");
+        assert_eq!(log.end_of_count(begun + LINES_WITHIN * 2), Some(0));
+    }
 }
