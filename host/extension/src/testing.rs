@@ -6,6 +6,7 @@ mod refusals;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
@@ -37,10 +38,11 @@ impl Bench {
         self.loader.native(bytes, &sha256(bytes), "test.so".as_ref(), Limits::default())
     }
 
-    /// Both forms of a guest, by name.
+    /// Both forms of a guest, by name; with a deadline that is not met on a busy machine.
     pub(crate) fn both(&self, name: &str) -> [(&'static str, Arc<dyn Loaded>); 2] {
         let native = self.native(&guest(&format!("{name}.so"))).unwrap();
-        let component = self.component(&guest(&format!("{name}.wasm")), Limits::default()).unwrap();
+        let patient = Limits { deadline: Duration::from_secs(60), ..Limits::default() };
+        let component = self.component(&guest(&format!("{name}.wasm")), patient).unwrap();
         [("native", native), ("component", component)]
     }
 }

@@ -2,7 +2,12 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use wasmtime::StoreContextMut;
+use wasmtime::component::types::ComponentItem;
+use wasmtime::component::{Component, Linker};
 
+use super::imports::{self, State};
+use super::{Exports, Extension, Linked, Runtime};
 use crate::artifact::{Limits, Loaded};
 use crate::filter::{BrokeKind, Verdict};
 use crate::message::Messages;
@@ -10,8 +15,11 @@ use crate::testing::{Bench, filter, guest, judge};
 
 const LIMITS: Limits = Limits { deadline: Duration::from_millis(50), memory: 32 << 20 };
 
-fn misbehaving(bench: &Bench) -> std::sync::Arc<dyn Loaded> {
-    bench.component(&guest("misbehaving.wasm"), LIMITS).unwrap()
+/// For what is not to end at its deadline, however busy the machine is.
+const PATIENT: Limits = Limits { deadline: Duration::from_secs(60), ..LIMITS };
+
+fn misbehaving(bench: &Bench, limits: Limits) -> std::sync::Arc<dyn Loaded> {
+    bench.component(&guest("misbehaving.wasm"), limits).unwrap()
 }
 
 /// Tells the guest to do each of these, a message each; in one call.
@@ -34,9 +42,9 @@ fn breaks(loaded: &dyn Loaded, what: &str, kind: BrokeKind, because: &str) {
 #[test]
 fn each_way_to_break_is_told_apart() {
     let bench = Bench::new();
-    let loaded = misbehaving(&bench);
+    breaks(&*misbehaving(&bench, LIMITS), "loop", BrokeKind::Deadline, "deadline");
+    let loaded = misbehaving(&bench, PATIENT);
     breaks(&*loaded, "panic", BrokeKind::Trap, "told to panic");
-    breaks(&*loaded, "loop", BrokeKind::Deadline, "deadline");
     breaks(&*loaded, "undeclared", BrokeKind::Trap, "not among the fields");
     breaks(&*loaded, "recurse", BrokeKind::Trap, "stack");
     breaks(&*loaded, "sleep", BrokeKind::Trap, "wasi:");
@@ -45,17 +53,15 @@ fn each_way_to_break_is_told_apart() {
 #[test]
 fn a_guest_that_grows_breaks_of_its_memory() {
     let bench = Bench::new();
-    // Filling 32 MiB takes longer than a message may on a busy machine.
-    let limits = Limits { deadline: Duration::from_secs(60), ..LIMITS };
-    let loaded = bench.component(&guest("misbehaving.wasm"), limits).unwrap();
-    breaks(&*loaded, "grow", BrokeKind::Memory, "33554432 bytes");
+    breaks(&*misbehaving(&bench, PATIENT), "grow", BrokeKind::Memory, "33554432 bytes");
 }
 
 #[test]
 fn an_error_breaks_its_message_only() {
     let bench = Bench::new();
     let verdicts =
-        told(&*misbehaving(&bench), &["error", "accept", "reject", "reschedule", "nonsense"]).unwrap();
+        told(&*misbehaving(&bench, PATIENT), &["error", "accept", "reject", "reschedule", "nonsense"])
+            .unwrap();
     let later = Verdict::Reschedule(Duration::from_millis(1));
     assert_eq!(verdicts, [Verdict::Broke, Verdict::Accept, Verdict::Reject, later, Verdict::Broke]);
 }
@@ -63,14 +69,14 @@ fn an_error_breaks_its_message_only() {
 #[test]
 fn output_is_captured_and_harmless() {
     let bench = Bench::new();
-    let verdicts = told(&*misbehaving(&bench), &["print", "log"]).unwrap();
+    let verdicts = told(&*misbehaving(&bench, PATIENT), &["print", "log"]).unwrap();
     assert_eq!(verdicts, [Verdict::Accept; 2]);
 }
 
 #[test]
 fn an_endless_loop_ends_at_its_deadline_whatever_the_batch() {
     let bench = Bench::new();
-    let loaded = misbehaving(&bench);
+    let loaded = misbehaving(&bench, LIMITS);
     let mut batch = vec!["accept"; 1000];
     batch.push("loop");
     let begun = Instant::now();
@@ -83,7 +89,7 @@ fn an_endless_loop_ends_at_its_deadline_whatever_the_batch() {
 #[test]
 fn an_instance_that_broke_refuses_every_later_call() {
     let bench = Bench::new();
-    let loaded = misbehaving(&bench);
+    let loaded = misbehaving(&bench, PATIENT);
     let (mut filter, fields) = filter(&*loaded, "{}").unwrap();
     let mut messages = Messages::new(fields);
     messages.row().property("do", "panic");
@@ -102,7 +108,7 @@ fn an_instance_that_broke_refuses_every_later_call() {
 #[test]
 fn a_configuration_may_be_refused_and_may_break() {
     let bench = Bench::new();
-    let loaded = misbehaving(&bench);
+    let loaded = misbehaving(&bench, LIMITS);
     let kinds: BTreeMap<&str, BrokeKind> = ["Error", "Panic", "Loop", "Grow"]
         .into_iter()
         .map(|new| {
@@ -121,7 +127,7 @@ fn a_configuration_may_be_refused_and_may_break() {
 #[test]
 fn large_payloads_are_asked_for() {
     let bench = Bench::new();
-    let loaded = misbehaving(&bench);
+    let loaded = misbehaving(&bench, PATIENT);
     let (mut filter, fields) = filter(&*loaded, "{}").unwrap();
     let payloads = [0, 1, 4096, 4097, 1 << 20, (1 << 20) + 1].map(|len| Bytes::from(vec![7; len]));
     let mut messages = Messages::new(fields);
@@ -156,4 +162,47 @@ fn compiled_code_is_found_again() {
     bench.component(&bytes, LIMITS).unwrap();
     assert_eq!(compiled().count(), 1);
     assert_eq!(compiled().next().unwrap().unwrap().metadata().unwrap().modified().unwrap(), written);
+}
+
+/// A host of the next minor: it offers one function more, and looks for exports under its own version.
+fn opened_by_the_next_minor(runtime: &Runtime, file: &str) -> Extension {
+    let engine = runtime.engine();
+    let component = Component::new(engine, guest(file)).unwrap();
+    let mut linker = Linker::<State>::new(engine);
+    for (name, import) in component.component_type().imports(engine) {
+        let ComponentItem::ComponentInstance(interface) = &import.ty else { panic!("{name}") };
+        imports::define(&mut linker, engine, name, interface).unwrap();
+        if name.starts_with("weir:extension/host@") {
+            let mut host = linker.instance(name).unwrap();
+            host.func_wrap("batches", |_: StoreContextMut<'_, State>, (): ()| Ok((1_u64,))).unwrap();
+        }
+    }
+    linker.define_unknown_imports_as_traps(&component).unwrap();
+    let find = |interface: &str, function: &str| {
+        let interface =
+            component.get_export_index(None, &format!("weir:extension/{interface}@1.1.0")).unwrap();
+        component.get_export_index(Some(&interface), function).unwrap()
+    };
+    let exports = Exports {
+        describe: find("meta", "describe"),
+        configure: find("meta", "configure"),
+        judge: Some(find("filter", "judge")),
+        answer: None,
+    };
+    let pre = linker.instantiate_pre(&component).unwrap();
+    let component = Linked { pre, ticker: runtime.ticker.clone(), exports, class: "test".into() };
+    Extension { description: component.describe(&PATIENT).unwrap(), component, limits: PATIENT }
+}
+
+#[test]
+fn components_of_both_minors_are_taken_by_a_host_of_the_next() {
+    let runtime = Runtime::new();
+    let first = opened_by_the_next_minor(&runtime, "misbehaving.wasm");
+    assert_eq!(first.description.contract, "1.0");
+    // `log` is one of the functions that it was built against as 1.0.
+    assert_eq!(told(&first, &["accept", "log", "reject"]).unwrap()[2], Verdict::Reject);
+    let next = opened_by_the_next_minor(&runtime, "next-minor.wasm");
+    assert_eq!(next.description.contract, "1.1");
+    let verdicts = told(&next, &["accept", "reject", "batches"]).unwrap();
+    assert_eq!(verdicts, [Verdict::Accept, Verdict::Reject, Verdict::Accept]);
 }

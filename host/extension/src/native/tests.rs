@@ -95,11 +95,22 @@ fn libraries_of_both_minors_are_taken_by_hosts_of_both() {
     let next = libraries.header(&guest("next-minor.so"), "next").unwrap();
     let first = libraries.header(&guest("even.so"), "first").unwrap();
     assert_eq!(next.version_strings().version.as_str(), "1.1.0");
-    Library::of_first_minor(next, "1.1.0".into()).expect("an older host takes a newer library");
-    open_as_next_minor(next, "1.1.0".into()).expect("a host takes a library of its own minor");
+    let an_older_host_takes_a_newer = Library::of_first_minor(next, "1.1.0".into()).unwrap();
+    let a_host_takes_its_own = open_as_next_minor(next, "1.1.0".into()).unwrap();
+    for library in [an_older_host_takes_a_newer, a_host_takes_its_own] {
+        let loaded = Extension::open(library).unwrap();
+        assert_eq!(loaded.description().contract, "1.1");
+        assert_eq!(told(&loaded, &["accept", "reject"]).unwrap(), [Verdict::Accept, Verdict::Reject]);
+    }
     // A newer host opens an older library as what it is: as its own minor it would be refused.
     assert!(open_as_next_minor(first, "1.0.0".into()).is_err());
-    Library::of(first, "1.0.0".into()).expect("a newer host takes an older library");
+    let a_newer_host_takes_an_older = Library::of(first, "1.0.0".into()).unwrap();
+    let loaded = Extension::open(a_newer_host_takes_an_older).unwrap();
+    assert_eq!(loaded.description().contract, "1.0");
+    let (mut filter, fields) = filter(&loaded, "{}").unwrap();
+    let mut messages = Messages::new(fields);
+    messages.row().property("n", "2");
+    assert_eq!(judge(&mut *filter, &messages).unwrap(), [Verdict::Accept]);
 }
 
 #[test]

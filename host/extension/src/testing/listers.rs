@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Bench;
+use super::{Bench, guest};
+use crate::artifact::Limits;
 use crate::filter::BrokeKind;
 use crate::lister::{ListRequest, Mode, TopicLister, TopicSet, Topics};
 use crate::names::NamespaceName;
@@ -108,10 +109,10 @@ fn each_way_to_break_is_told_apart() {
         let (kind, reason) = broke(&[("do", "panic")]);
         let expected = if form == "native" { BrokeKind::Panic } else { BrokeKind::Trap };
         assert_eq!((kind, reason.contains("told to panic")), (expected, true), "{form}: {reason}");
-        if form == "component" {
-            assert_eq!(broke(&[("do", "loop")]).0, BrokeKind::Deadline);
-        }
         let (kind, reason) = broke(&[("do", "hoard")]);
         assert!(kind != BrokeKind::Deadline, "{form}: {reason}");
     }
+    let impatient = bench.component(&guest("any-lister.wasm"), Limits::default()).unwrap();
+    let broke = ask(&mut *impatient.lister("{}").unwrap(), &[("do", "loop")]).unwrap_err();
+    assert_eq!(broke.kind, BrokeKind::Deadline);
 }
