@@ -120,6 +120,7 @@ impl Worker {
         messages: &Messages<'_>,
         rows: &[u32],
     ) -> Result<Vec<Answer>, Unavailable> {
+        self.beat();
         let mut tally = Tally::default();
         let began = Instant::now();
         let answers = self.ask_all(filter, messages, rows, &mut tally);
@@ -195,6 +196,7 @@ impl Worker {
                 answers.resize_with(rows.len(), || Answer::NotReached);
                 break;
             }
+            self.beat();
             let answer = loop {
                 let fresh = used.is_none();
                 let mut instance = match used.take() {

@@ -1,13 +1,19 @@
 //! The threads that judge: a fixed number, each with warm instances of its own.
+//!
+//! Nothing ends a loop in a native library. A watch notices a thread that is held for long and starts
+//! another in its place, so that only the subscription waits whose filter it is; how many threads may be
+//! lost that way has a ceiling.
 
 use std::any::Any;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
 use weir_extension::{Configured, MessageFilter};
 
@@ -19,15 +25,51 @@ const QUEUED_PER_THREAD: usize = 16;
 /// The most instances that one thread keeps warm. One more, and the one not used for longest goes.
 const MAX_INSTANCES: usize = 256;
 
+/// How long one call of an extension holds a thread before another is started in its place. Components end
+/// at their deadline, which is far below.
+const HELD_AFTER: Duration = Duration::from_secs(10);
+
+/// The most threads that may be held at once and have another in their place. Beyond, the pool shrinks.
+const MAX_HELD: usize = 16;
+
 type Job = Box<dyn FnOnce(&mut Worker) + Send>;
 
-/// The pool of judging threads. Dropping it waits until they have finished the work in hand.
+/// The pool of judging threads. Dropping it waits until they have finished the work in hand, but not for
+/// one that an extension holds.
 pub struct Workers {
     /// `None` only while it is being dropped.
     queue: Option<Sender<Job>>,
     /// One for each batch that may wait or run: sending to the queue never blocks.
     places: Arc<Semaphore>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Arc<Threads>,
+    watch: Option<JoinHandle<()>>,
+    /// Dropped, it ends the watch.
+    stop: Option<Sender<()>>,
+}
+
+/// The threads of a pool, and what replaces those that are held.
+struct Threads {
+    jobs: Receiver<Job>,
+    began: Instant,
+    held_after: Duration,
+    /// As many as the pool has, and those that are held.
+    all: Mutex<Vec<Thread>>,
+}
+
+struct Thread {
+    seat: Arc<Seat>,
+    handle: JoinHandle<()>,
+    /// Disconnected when it ends.
+    end: Receiver<()>,
+}
+
+/// A thread as the watch sees it.
+struct Seat {
+    began: Instant,
+    /// When its last call began, in milliseconds after `began` and one more; 0 while it waits for work.
+    busy_since: AtomicU64,
+    /// Another one has taken its place: it ends after the work in hand.
+    replaced: AtomicBool,
 }
 
 /// One judging thread, as the work that runs on it sees it: its warm instances.
@@ -41,6 +83,8 @@ pub struct Worker {
     uses: u64,
     /// How long messages of a batch that broke are judged one by one.
     patience: Duration,
+    /// Of its thread; none in tests without one.
+    seat: Option<Arc<Seat>>,
 }
 
 struct Warm {
@@ -60,16 +104,24 @@ impl Workers {
     /// # Panics
     /// When the system gives no thread.
     pub fn new(n: usize) -> Self {
+        Self::held_after(n, HELD_AFTER)
+    }
+
+    fn held_after(n: usize, held_after: Duration) -> Self {
         let n = n.max(1);
-        let places = n * (1 + QUEUED_PER_THREAD);
-        let (queue, jobs) = crossbeam_channel::bounded(places);
-        let start = |i| {
-            let jobs = jobs.clone();
-            let thread = std::thread::Builder::new().name(format!("weir-judge-{i}"));
-            thread.spawn(move || work(&jobs)).expect("the system gives a thread")
-        };
-        let threads = (0..n).map(start).collect();
-        Self { queue: Some(queue), places: Arc::new(Semaphore::new(places)), threads }
+        // Work that is held keeps its place.
+        let places = n * (1 + QUEUED_PER_THREAD) + MAX_HELD;
+        let (queue, jobs) = bounded(places);
+        let threads = Threads { jobs, began: Instant::now(), held_after, all: Mutex::default() };
+        let threads = Arc::new(threads);
+        let started: std::io::Result<Vec<Thread>> = (0..n).map(|_| threads.start()).collect();
+        *threads.all.lock() = started.expect("the system gives a thread");
+        let (stop, stopped) = bounded(0);
+        let watched = Arc::clone(&threads);
+        let watch = std::thread::Builder::new().name("weir-judge-watch".to_owned());
+        let watch = watch.spawn(move || watched.watch(&stopped)).expect("the system gives a thread");
+        let places = Arc::new(Semaphore::new(places));
+        Self { queue: Some(queue), places, threads, watch: Some(watch), stop: Some(stop) }
     }
 
     /// Runs `work` on one of the threads and gives back what it returns: one hop a batch.
@@ -93,7 +145,7 @@ impl Workers {
                 let text = panic_text(&*panic);
                 tracing::error!(panic = text, "a judging thread caught a panic and goes on");
                 // Whatever it was about to do with its instances, it has not done.
-                *worker = Worker::default();
+                worker.forget_instances();
                 Panicked(text)
             });
             // The caller may have gone: then nobody wants to know.
@@ -108,26 +160,121 @@ impl Workers {
 impl Drop for Workers {
     fn drop(&mut self) {
         self.queue = None;
+        self.stop = None;
+        if let Some(watch) = self.watch.take()
+            && watch.join().is_err()
+        {
+            tracing::error!("the watch of the judging threads had panicked");
+        }
         let this = std::thread::current().id();
-        for thread in self.threads.drain(..) {
+        for thread in self.threads.all.lock().drain(..) {
             // The last reference may lie in the work of one of them.
-            if thread.thread().id() != this && thread.join().is_err() {
-                tracing::error!("a judging thread had panicked");
+            if thread.handle.thread().id() != this {
+                thread.end_within(self.threads.held_after);
             }
         }
     }
 }
 
-fn work(jobs: &Receiver<Job>) {
-    let mut worker = Worker::default();
-    for job in jobs {
+impl Threads {
+    fn start(&self) -> std::io::Result<Thread> {
+        let busy_since = AtomicU64::new(0);
+        let seat = Arc::new(Seat { began: self.began, busy_since, replaced: AtomicBool::new(false) });
+        let (running, end) = bounded(0);
+        let (jobs, of) = (self.jobs.clone(), Arc::clone(&seat));
+        let handle = std::thread::Builder::new().name("weir-judge".to_owned()).spawn(move || {
+            let _running: Sender<()> = running;
+            work(&jobs, &of);
+        })?;
+        Ok(Thread { seat, handle, end })
+    }
+
+    /// Looks after the threads until `stopped` is disconnected.
+    fn watch(&self, stopped: &Receiver<()>) {
+        while stopped.recv_timeout(self.held_after / 4) == Err(RecvTimeoutError::Timeout) {
+            let mut all = self.all.lock();
+            all.retain(|thread| !(thread.seat.is_replaced() && thread.handle.is_finished()));
+            let lost = all.iter().filter(|thread| thread.seat.is_replaced()).count();
+            let held = |thread: &&Thread| !thread.seat.is_replaced() && thread.seat.is_held(self.held_after);
+            let held: Vec<Arc<Seat>> =
+                all.iter().filter(held).map(|thread| Arc::clone(&thread.seat)).collect();
+            for (nth, seat) in held.iter().enumerate() {
+                let held = lost + nth + 1;
+                if held > MAX_HELD {
+                    tracing::error!(held, "no thread is started in place of one that an extension holds");
+                    break;
+                }
+                match self.start() {
+                    Ok(thread) => {
+                        all.push(thread);
+                        seat.replaced.store(true, Ordering::Relaxed);
+                        tracing::error!(
+                            held,
+                            "an extension holds a judging thread; another is started in its place"
+                        );
+                    }
+                    Err(error) => tracing::error!(%error, "no thread in place of one that is held"),
+                }
+            }
+        }
+    }
+}
+
+impl Thread {
+    /// Waits for its end, unless an extension holds it.
+    fn end_within(self, held_after: Duration) {
+        while self.end.recv_timeout(held_after) == Err(RecvTimeoutError::Timeout) {
+            if self.seat.is_held(held_after) {
+                tracing::error!("a judging thread is left behind: an extension holds it");
+                return;
+            }
+        }
+        if self.handle.join().is_err() {
+            tracing::error!("a judging thread had panicked");
+        }
+    }
+}
+
+impl Seat {
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// A call begins.
+    fn beat(&self) {
+        self.busy_since.store(self.now() + 1, Ordering::Relaxed);
+    }
+
+    fn rest(&self) {
+        self.busy_since.store(0, Ordering::Relaxed);
+    }
+
+    fn is_held(&self, after: Duration) -> bool {
+        match self.busy_since.load(Ordering::Relaxed) {
+            0 => false,
+            since => Duration::from_millis((self.now() + 1).saturating_sub(since)) >= after,
+        }
+    }
+
+    fn is_replaced(&self) -> bool {
+        self.replaced.load(Ordering::Relaxed)
+    }
+}
+
+fn work(jobs: &Receiver<Job>, seat: &Arc<Seat>) {
+    let mut worker = Worker { seat: Some(Arc::clone(seat)), ..Worker::default() };
+    while !seat.is_replaced()
+        && let Ok(job) = jobs.recv()
+    {
+        seat.beat();
         job(&mut worker);
+        seat.rest();
     }
 }
 
 impl Default for Worker {
     fn default() -> Self {
-        Self { instances: HashMap::new(), uses: 0, patience: ONE_BY_ONE }
+        Self { instances: HashMap::new(), uses: 0, patience: ONE_BY_ONE, seat: None }
     }
 }
 
@@ -140,6 +287,17 @@ impl Worker {
     #[cfg(test)]
     pub(crate) fn with_patience(patience: Duration) -> Self {
         Self { patience, ..Self::default() }
+    }
+
+    /// Tells the watch that a call into an extension begins.
+    pub(crate) fn beat(&self) {
+        if let Some(seat) = &self.seat {
+            seat.beat();
+        }
+    }
+
+    fn forget_instances(&mut self) {
+        self.instances.clear();
     }
 
     /// The warm instance of that id, if there is one; it is the caller's.

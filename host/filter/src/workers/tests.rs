@@ -50,7 +50,7 @@ async fn more_callers_than_places_all_get_their_turn() {
 async fn dropping_the_pool_waits_for_the_work_in_hand() {
     let workers = Workers::new(1);
     let done = Arc::new(AtomicUsize::new(0));
-    let (go, wait) = crossbeam_channel::bounded(0);
+    let (go, wait) = bounded(0);
     let worked = Arc::clone(&done);
     let mut running = Box::pin(workers.run(move |_| {
         wait.recv().unwrap();
@@ -66,4 +66,49 @@ async fn dropping_the_pool_waits_for_the_work_in_hand() {
     go.send(()).unwrap();
     drop(workers);
     assert_eq!(done.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn another_thread_works_in_place_of_one_that_is_held() {
+    let workers = Arc::new(Workers::held_after(1, Duration::from_millis(20)));
+    let (go, wait) = bounded::<()>(0);
+    let (began, begins) = oneshot::channel();
+    let held = tokio::spawn({
+        let workers = Arc::clone(&workers);
+        async move {
+            let work = move |_: &mut Worker| {
+                began.send(()).unwrap();
+                wait.recv().is_err()
+            };
+            workers.run(work).await
+        }
+    });
+    begins.await.unwrap();
+    assert_eq!(workers.run(|_| 42).await, Ok(42));
+    assert_eq!(workers.run(|_| 43).await, Ok(43));
+    // What it was held by gave it free after all.
+    drop(go);
+    assert_eq!(held.await.unwrap(), Ok(true));
+    assert_eq!(workers.run(|_| 44).await, Ok(44));
+}
+
+#[tokio::test]
+async fn dropping_the_pool_does_not_wait_for_a_thread_that_is_held() {
+    let workers = Arc::new(Workers::held_after(1, Duration::from_millis(20)));
+    let (_go, wait) = bounded::<()>(0);
+    let (began, begins) = oneshot::channel();
+    let held = tokio::spawn({
+        let workers = Arc::clone(&workers);
+        async move {
+            let work = move |_: &mut Worker| {
+                began.send(()).unwrap();
+                wait.recv().is_err()
+            };
+            workers.run(work).await
+        }
+    });
+    begins.await.unwrap();
+    held.abort();
+    let _ = held.await;
+    drop(Arc::into_inner(workers).expect("nobody else has it"));
 }
