@@ -268,6 +268,10 @@ pub(crate) fn in_force(extensions: &Extensions, name: &str) -> Option<String> {
     let messages = Messages::new(Arc::clone(configured.reads()));
     let rows: Vec<u32> = (0..100).collect();
     configured.filter().unwrap().judge(&messages, &rows, &mut verdicts).unwrap();
+    // Another version may have come between the two look-ups.
+    if extensions.info(&class(name)).is_none_or(|now| now.sha256 != info.sha256) {
+        return in_force(extensions, name);
+    }
     let says = verdicts.iter().filter(|verdict| **verdict == Verdict::Reject).count();
     assert_eq!(says.to_string(), info.version, "what runs is what is listed");
     Some(info.version)
