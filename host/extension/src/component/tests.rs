@@ -180,7 +180,7 @@ fn opened_by_the_next_minor(runtime: &Runtime, file: &str) -> Extension {
     linker.define_unknown_imports_as_traps(&component).unwrap();
     let find = |interface: &str, function: &str| {
         let interface =
-            component.get_export_index(None, &format!("weir:extension/{interface}@1.1.0")).unwrap();
+            component.get_export_index(None, format!("weir:extension/{interface}@1.1.0")).unwrap();
         component.get_export_index(Some(&interface), function).unwrap()
     };
     let exports = Exports {

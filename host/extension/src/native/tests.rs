@@ -127,3 +127,47 @@ fn a_library_of_others_is_refused_with_a_sentence() {
     assert!(error.contains("component, not a native library"), "{error}");
     assert_eq!(bench.loader.libraries(), 0);
 }
+
+/// A contract that has the name and version of ours, and other types.
+mod impostor {
+    #![expect(dead_code, reason = "it is never opened, so nobody calls what it would have")]
+
+    use abi_stable::StableAbi;
+    use abi_stable::library::RootModule;
+    use abi_stable::sabi_types::VersionStrings;
+
+    #[repr(C)]
+    #[derive(StableAbi)]
+    #[sabi(kind(Prefix(prefix_ref = RootRef)))]
+    #[sabi(missing_field(panic))]
+    pub(super) struct Root {
+        pub(super) start: extern "C" fn(host: u64),
+        pub(super) describe: extern "C" fn() -> u64,
+        pub(super) filter: extern "C" fn(config: u64) -> u64,
+        #[sabi(last_prefix_field)]
+        pub(super) lister: extern "C" fn(config: u64) -> u64,
+    }
+
+    impl RootModule for RootRef {
+        abi_stable::declare_root_module_statics! {RootRef}
+        const BASE_NAME: &'static str = "weir";
+        const NAME: &'static str = "weir";
+        const VERSION_STRINGS: VersionStrings = VersionStrings::new("1.0.0");
+    }
+}
+
+/// abi_stable's own report is a dump of types, tens of kilobytes long.
+#[test]
+fn types_that_differ_are_told_in_a_sentence() {
+    let bench = Bench::new();
+    let libraries = Libraries::open(&bench.folder.path().join("impostors")).unwrap();
+    let header = libraries.header(&guest("even.so"), "even").unwrap();
+    let error = header.init_root_module::<impostor::RootRef>().err().unwrap();
+    assert!(error.to_string().lines().count() > 10, "what would be shown otherwise: {error}");
+    let sentence = explain(&error);
+    assert!(
+        sentence.contains("its types differ from those of the contract version that it names"),
+        "{sentence}"
+    );
+    assert!(sentence.len() < 300 && !sentence.contains('\n'), "{sentence}");
+}
