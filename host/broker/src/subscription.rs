@@ -174,15 +174,19 @@ impl Consumer {
     /// survive the end of the process. Unknown positions and indexes are ignored.
     ///
     /// # Errors
-    /// When the store cannot write.
+    /// When the store cannot write, and when the consumer has been closed: nothing is acknowledged then, and
+    /// what it had will be delivered again.
     pub fn acknowledge(
         &self,
         kind: AckKind,
         acks: &[Ack],
     ) -> impl Future<Output = Result<(), BrokerError>> + Send + use<> {
-        let version = self.subscription.acknowledge(kind, acks);
+        let acknowledged = self.subscription.acknowledge(self.id, kind, acks);
         let subscription = Arc::clone(&self.subscription);
-        async move { if subscription.durable { cursor::written(subscription, version).await } else { Ok(()) } }
+        async move {
+            let version = acknowledged?;
+            if subscription.durable { cursor::written(subscription, version).await } else { Ok(()) }
+        }
     }
 
     /// Asks for these entries again, or for all that are not acknowledged. On an exclusive subscription
@@ -329,15 +333,17 @@ impl Subscription {
     }
 
     /// Acknowledges in memory; gives back the cursor's version that holds it.
-    fn acknowledge(&self, kind: AckKind, acks: &[Ack]) -> u64 {
+    fn acknowledge(&self, seat: u64, kind: AckKind, acks: &[Ack]) -> Result<u64, BrokerError> {
         let unfiltered = || self.topic.engine.bindings.chain(&self.topic.name, &self.name).is_none();
         let mut window = self.window.lock();
-        window.acknowledge(kind, acks, &unfiltered);
+        window.acknowledge(seat, kind, acks, &unfiltered).map_err(|window::Closed| {
+            BrokerError::Closing(format!("the consumer of subscription {} is closed", self.name))
+        })?;
         let version = window.version();
         drop(window);
         self.dirty.notify_one();
         self.wake.notify_one();
-        version
+        Ok(version)
     }
 
     /// Who has it open, beside one.

@@ -269,6 +269,24 @@ async fn seeking_closes_consumers_and_moves_the_cursor() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_acknowledgement_that_comes_after_a_seek_is_not_taken() {
+    let rig = Rig::new().await;
+    let topic = rig.topic("t").await;
+    publish(&topic, [single("a"), single("b")]).await;
+    let mut before = Client::new(&topic, SubscriptionType::Exclusive, 100).await;
+    let (a, b) = (before.next().await.position, before.next().await.position);
+    before.consumer.seek(SeekTo::Earliest).await.unwrap();
+    // On its way when the cursor moved: what the client asked for by its seek would be lost.
+    let ack = |position| [Ack { position, unacked: None, batch_size: None }];
+    for (kind, ack) in [(AckKind::Individual, ack(a)), (AckKind::Cumulative, ack(b))] {
+        let refused = before.consumer.acknowledge(kind, &ack).await;
+        assert!(matches!(refused, Err(BrokerError::Closing(_))), "{refused:?}");
+    }
+    let mut after = Client::new(&topic, SubscriptionType::Exclusive, 100).await;
+    assert_eq!(after.read(2).await, ["a", "b"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn draining_takes_nothing_more_and_tells_everybody() {
     let rig = Rig::new().await;
     let topic = rig.topic("t").await;

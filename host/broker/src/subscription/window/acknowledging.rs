@@ -6,16 +6,26 @@ use weir_store::Position;
 
 use super::super::cursor::before;
 use super::super::{Ack, AckKind, SubscriptionType};
-use super::{Indexes, Place, Window};
+use super::{Closed, Indexes, Place, Window};
 
 /// Acknowledgements of entries that were not read yet (a client kept them over a restart of ours) are
 /// remembered up to this number; what is beyond is delivered again.
 const MAX_EARLY_ACKS: usize = 10_000;
 
 impl Window {
-    /// Acknowledges. `unfiltered` says whether no binding covers the subscription; it is asked for entries
+    /// Acknowledges for a consumer. One that has been closed says nothing any more: what it had is at others,
+    /// or the cursor was moved under it. `unfiltered` says whether no binding covers the subscription; it is asked for entries
     /// only that this process has not delivered, so hardly ever.
-    pub(crate) fn acknowledge(&mut self, kind: AckKind, acks: &[Ack], unfiltered: &dyn Fn() -> bool) {
+    pub(crate) fn acknowledge(
+        &mut self,
+        seat: u64,
+        kind: AckKind,
+        acks: &[Ack],
+        unfiltered: &dyn Fn() -> bool,
+    ) -> Result<(), Closed> {
+        if !self.seats.contains_key(&seat) {
+            return Err(Closed);
+        }
         match kind {
             AckKind::Individual => acks.iter().for_each(|ack| self.acknowledge_one(ack, unfiltered)),
             AckKind::Cumulative if self.kind == Some(SubscriptionType::Shared) => {}
@@ -33,6 +43,7 @@ impl Window {
                 }
             }
         }
+        Ok(())
     }
 
     /// An entry that a cumulative acknowledgement covers: what was delivered of it is done. What the
