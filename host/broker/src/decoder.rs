@@ -30,6 +30,9 @@ pub trait OpenedEntry: Send {
         self.len() == 0
     }
 
+    /// How many bytes it takes unpacked, about: what holding it open costs.
+    fn unpacked_bytes(&self) -> usize;
+
     /// Whether it is a batch, so that single messages of it can be left out.
     fn is_batch(&self) -> bool;
 

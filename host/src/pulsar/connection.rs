@@ -37,6 +37,10 @@ const READ_BUFFER: usize = 32 * 1024;
 /// The largest frame before the handshake: room for a token in CONNECT, and no more.
 const MAX_FIRST_FRAME: usize = 64 * 1024;
 
+/// How many listings of one connection may wait for their turn to be answered; then reading stops. An
+/// answer may name every topic of a namespace, and is held until then.
+const MAX_LISTINGS: usize = 8;
+
 /// How many closed producers are remembered: SENDs that were under way when one was closed are ignored.
 const MAX_CLOSED_REMEMBERED: usize = 256;
 
@@ -71,6 +75,8 @@ pub(super) struct Connection<'s> {
     pub(super) acks: Lane,
     /// As many permits as there may be bytes published and not yet durable.
     pub(super) publishing: Arc<Semaphore>,
+    /// As many permits as there may be listings whose answers wait.
+    pub(super) listings: Arc<Semaphore>,
     pub(super) producers: HashMap<u64, Producing>,
     pub(super) consumers: HashMap<u64, Consuming>,
     closed_producers: VecDeque<u64>,
@@ -107,6 +113,7 @@ pub(super) async fn run(socket: TcpStream, service: &Arc<Service>, stop: Cancell
         receipts,
         acks,
         publishing: Arc::new(Semaphore::new(publishing)),
+        listings: Arc::new(Semaphore::new(MAX_LISTINGS)),
         producers: HashMap::new(),
         consumers: HashMap::new(),
         closed_producers: VecDeque::new(),

@@ -51,6 +51,10 @@ impl OpenedEntry for Opened {
         self.0.len()
     }
 
+    fn unpacked_bytes(&self) -> usize {
+        self.0.unpacked_bytes()
+    }
+
     fn is_batch(&self) -> bool {
         self.0.is_batch()
     }

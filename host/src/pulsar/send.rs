@@ -13,6 +13,10 @@ use super::errors::Refused;
 use super::frames;
 use super::outbox::{Closed, Outgoing};
 
+/// The most messages that a batch may say it has. Each costs its receiver a permit, and us a row and its
+/// index where it is filtered; clients bound a batch to 1,000 by default.
+const MAX_MESSAGES_IN_BATCH: u32 = 100_000;
+
 impl Connection<'_> {
     pub(super) async fn send(&mut self, send: &CommandSend, entry: Bytes) -> Result<(), Ended> {
         let known = self.producers.get(&send.producer_id).filter(|known| !known.is_closed());
@@ -74,7 +78,14 @@ fn check(entry: &Bytes) -> Result<u32, Refused> {
         }
         Err(error) => return Err(unreadable(error)),
     }
-    Entry::parse(entry).map(|entry| entry.messages()).map_err(unreadable)
+    let messages = Entry::parse(entry).map_err(unreadable)?.messages();
+    if messages > MAX_MESSAGES_IN_BATCH {
+        let text = format!(
+            "a batch says that it has {messages} messages; at most {MAX_MESSAGES_IN_BATCH} are taken"
+        );
+        return Err(Refused::new(ServerError::NotAllowedError, text));
+    }
+    Ok(messages)
 }
 
 fn receipt(send: &CommandSend, published: Published) -> Outgoing {

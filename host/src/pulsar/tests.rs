@@ -412,6 +412,41 @@ async fn an_entry_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
+async fn more_listings_than_may_wait_are_all_answered() {
+    let host = Host::start(Limits::default()).await;
+    let mut peer = host.greeted().await;
+    let list = |request_id| CommandGetTopicsOfNamespace {
+        request_id,
+        namespace: "public/default".into(),
+        ..CommandGetTopicsOfNamespace::default()
+    };
+    let together: Vec<u8> = (0..100).flat_map(|request_id| frame_of(list(request_id))).collect();
+    peer.write(&together).await;
+    for request_id in 0..100 {
+        let Command::GetTopicsOfNamespaceResponse(answer) = peer.command().await else { panic!("no answer") };
+        assert_eq!(answer.request_id, request_id);
+    }
+}
+
+#[tokio::test]
+async fn a_batch_that_claims_to_be_endless_is_refused() {
+    let host = Host::start(Limits::default()).await;
+    let mut peer = host.greeted().await;
+    peer.producer("t", 1).await;
+    let metadata = MessageMetadata {
+        producer_name: "p".into(),
+        publish_time: 1_700_000_000_000,
+        num_messages_in_batch: Some(i32::MAX),
+        ..MessageMetadata::default()
+    };
+    peer.publish(1, 0, &entry::write(&metadata, b"none of them")).await;
+    let Command::SendError(error) = peer.command().await else { panic!("no error") };
+    assert_eq!(error.error, ServerError::NotAllowedError as i32);
+    assert!(error.message.contains("2147483647 messages"), "{}", error.message);
+    peer.works().await;
+}
+
+#[tokio::test]
 async fn a_consumer_that_is_closed_leaves_what_it_had() {
     let host = Host::start(Limits::default()).await;
     let mut peer = host.greeted().await;

@@ -14,13 +14,14 @@ use super::Service;
 use super::connection::{Connection, Ended};
 use super::errors::Refused;
 use super::frames;
-use super::outbox::Outgoing;
+use super::outbox::{Closed, Outgoing};
 
 impl Connection<'_> {
     /// Asks in a task of its own, so that sending and acknowledging go on meanwhile.
     pub(super) async fn list_topics(&self, request: CommandGetTopicsOfNamespace) -> Result<(), Ended> {
         let service = Arc::clone(self.service);
         let request_id = request.request_id;
+        let few = Arc::clone(&self.listings).acquire_owned().await.map_err(|_never_closed| Closed)?;
         let answer = tokio::spawn(async move { list(&service, request).await });
         let answer = async move {
             let answer = match answer.await {
@@ -29,6 +30,7 @@ impl Connection<'_> {
                     Err(Refused::new(ServerError::UnknownError, format!("the listing failed: {error}")))
                 }
             };
+            drop(few);
             Some(answer.unwrap_or_else(|refused| frames::error(request_id, refused.code, refused.text)))
         };
         Ok(self.answers.push(answer).await?)

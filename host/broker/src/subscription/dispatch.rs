@@ -23,6 +23,9 @@ pub(crate) const MAX_READ_ENTRIES: usize = 256;
 /// Bytes that one read takes, after the first entry.
 const MAX_READ_BYTES: usize = 1024 * 1024;
 
+/// Messages that one read takes, after the first entry: what is noted of each outweighs a small one.
+const MAX_READ_MESSAGES: u64 = 64 * 1024;
+
 /// While delivery is paused, bindings are looked at so often: a changed one is in force at once.
 const PAUSE_POLL: Duration = Duration::from_millis(250);
 
@@ -170,7 +173,8 @@ async fn round(
             }
         }
     };
-    take_up(subscription, epoch, judged, &positions, read_to.filter(|_| paused.is_none()), &tally);
+    let goes_on = paused.is_none();
+    take_up(subscription, epoch, judged, &positions, read_to.filter(|_| goes_on), &tally, goes_on);
     if let Some(paused) = paused {
         pause(subscription, &paused);
     }
@@ -184,6 +188,7 @@ fn take_up(
     positions: &[Position],
     read_to: Option<Position>,
     tally: &FilterStats,
+    goes_on: bool,
 ) {
     judged.sort_unstable_by_key(Judged::position);
     let mut window = subscription.window.lock();
@@ -201,7 +206,7 @@ fn take_up(
     let version = window.version();
     window.apply(epoch, judged, read_to, tally, Instant::now());
     window.give_back(positions.iter().copied());
-    if !tally.is_empty() {
+    if goes_on {
         window.unpause();
     }
     if window.version() != version {
@@ -228,7 +233,14 @@ async fn read(
         if let Some(paused) = chain.as_ref().and_then(Pinned::paused) {
             return Ok(Read::Paused(paused.clone()));
         }
-        let entries = topic.engine.log.read(topic.id, from, max_entries, MAX_READ_BYTES)?;
+        let mut entries = topic.engine.log.read(topic.id, from, max_entries, MAX_READ_BYTES)?;
+        let mut messages = 0;
+        let fit = entries.iter().take_while(|entry| {
+            messages += u64::from(entry.messages);
+            messages <= MAX_READ_MESSAGES
+        });
+        let fit = fit.count().max(1);
+        entries.truncate(fit);
         Ok(Read::Entries(entries, chain))
     };
     tokio::task::spawn_blocking(read).await.map_err(|_panicked| BrokerError::lost("reading"))?

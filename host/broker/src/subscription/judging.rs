@@ -17,6 +17,9 @@ use crate::stats::FilterStats;
 /// vanish, and what is opened at the same time stays small.
 const JUDGE_MESSAGES: usize = 1024;
 
+/// … or until they hold so many bytes unpacked: a few kilobytes may unpack to a thousand times as much.
+const JUDGE_BYTES: usize = 8 * 1024 * 1024;
+
 /// A batch that was judged, or the part of it before the chain had to pause.
 pub(crate) struct Batch {
     pub judged: Vec<Judged>,
@@ -36,12 +39,13 @@ pub(crate) fn judge(
     let mut batch =
         Batch { judged: Vec::with_capacity(tasks.len()), tally: FilterStats::default(), paused: None };
     let mut chunk: Vec<(Task, Part)> = Vec::new();
-    let mut rows = 0;
+    let (mut rows, mut bytes) = (0, 0);
     for task in tasks {
         match (&task.want, chain) {
             (Want::Judge(indexes), Some(chain)) => match Part::open(decoder, &task.entry.bytes, indexes) {
                 Ok(part) => {
                     rows += part.opened.len();
+                    bytes += part.opened.unpacked_bytes();
                     chunk.push((task, part));
                 }
                 // Order does not matter between entries: each says what has become of itself.
@@ -52,13 +56,13 @@ pub(crate) fn judge(
                 batch.judged.push(Judged::new(task, Some(parcel), Vec::new()));
             }
         }
-        if rows >= JUDGE_MESSAGES
+        if (rows >= JUDGE_MESSAGES || bytes >= JUDGE_BYTES)
             && let Some(chain) = chain
         {
             if !batch.judge_chunk(worker, chain, topic, std::mem::take(&mut chunk)) {
                 return batch;
             }
-            rows = 0;
+            (rows, bytes) = (0, 0);
         }
     }
     if let Some(chain) = chain

@@ -12,7 +12,8 @@
 //!
 //! Three files beside this one hold what is done with it: `acknowledging`, `consumers`, `reading`.
 //!
-//! Growth: some 200 bytes for each open entry, at most 100,000 (`MAX_OPEN_ENTRIES`); nothing for a done one, so
+//! Growth: some 200 bytes for each open entry, at most 100,000 (`MAX_OPEN_ENTRIES`), and 4 bytes for each
+//! message of those acknowledged in part, at most 4 million (`MAX_OPEN_MESSAGES`); nothing for a done one, so
 //! any number of rejected entries may lie behind one that is not acknowledged.
 
 mod acknowledging;
@@ -200,6 +201,8 @@ pub(crate) struct Window {
     ready: BTreeSet<Position>,
     prepared: BTreeMap<Position, Parcel>,
     timers: BTreeSet<(Instant, Position)>,
+    /// Messages in the open entries.
+    open_messages: u64,
     early: BTreeSet<Position>,
     early_up_to: Option<Position>,
     /// What the cursor knew beyond the frontier when it was loaded.
@@ -249,6 +252,7 @@ impl Window {
             ready: BTreeSet::new(),
             prepared: BTreeMap::new(),
             timers: BTreeSet::new(),
+            open_messages: 0,
             early: BTreeSet::new(),
             early_up_to: None,
             resumed: Snapshot::of(cursor),

@@ -81,6 +81,15 @@ async fn fifty_thousand_rejected_messages_hold_nothing_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn few_entries_are_open_at_a_time_when_they_unpack_to_much() {
+    let (rig, topic) = filtered(OnFailure::Withhold).await;
+    publish(&topic, (0..50).map(|_| single("huge"))).await;
+    let mut client = Client::new(&topic, SubscriptionType::Exclusive, 100).await;
+    assert_eq!(client.read(50).await, ["huge"; 50]);
+    assert!(rig.open.most() <= 2, "{} entries of 4 MiB were open at once", rig.open.most());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn deliver_lets_through_what_breaks_the_filter() {
     let (_rig, topic) = filtered(OnFailure::Deliver).await;
     publish(&topic, [batch(&["a", "bad", "no"]), sealed(), single("b")]).await;

@@ -1,7 +1,8 @@
 //! What the tests stand on: a broker in a folder, a protocol, a filter.
 //!
 //! The protocol: a kind (`S` single, `B` batch, `X` sealed), the publish time as eight bytes, then each
-//! message as a length (four bytes, big-endian) and its text. The filter goes by the text: `no…` is
+//! message as a length (four bytes, big-endian) and its text. An entry of `huge` claims to unpack to 4 MiB.
+//! The filter goes by the text: `no…` is
 //! rejected, `later…` is rescheduled the first time it is judged, `bad…` breaks it always, `sick…` the
 //! first time; everything else is accepted.
 
@@ -61,11 +62,36 @@ pub(super) fn texts(entry: &Bytes) -> Vec<String> {
     texts
 }
 
-struct Protocol;
+/// How many entries are open at one time: now, and at most so far.
+#[derive(Default)]
+pub(super) struct OpenNow(Mutex<(usize, usize)>);
+
+impl OpenNow {
+    pub(super) fn most(&self) -> usize {
+        self.0.lock().1
+    }
+
+    fn opened(&self) {
+        let mut open = self.0.lock();
+        open.0 += 1;
+        open.1 = open.1.max(open.0);
+    }
+}
+
+struct Protocol {
+    open: Arc<OpenNow>,
+}
 
 struct Opened {
     kind: u8,
     payloads: Vec<Bytes>,
+    open: Arc<OpenNow>,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.open.0.lock().0 -= 1;
+    }
 }
 
 impl EntryDecoder for Protocol {
@@ -73,7 +99,9 @@ impl EntryDecoder for Protocol {
         match entry[0] {
             b'X' => Err(DecodeError("it is sealed".to_owned())),
             kind => {
-                Ok(Box::new(Opened { kind, payloads: texts(entry).into_iter().map(Bytes::from).collect() }))
+                self.open.opened();
+                let payloads = texts(entry).into_iter().map(Bytes::from).collect();
+                Ok(Box::new(Opened { kind, payloads, open: Arc::clone(&self.open) }))
             }
         }
     }
@@ -86,6 +114,10 @@ impl EntryDecoder for Protocol {
 impl OpenedEntry for Opened {
     fn len(&self) -> usize {
         self.payloads.len()
+    }
+
+    fn unpacked_bytes(&self) -> usize {
+        if self.payloads[0] == "huge" { 4 << 20 } else { self.payloads.iter().map(Bytes::len).sum() }
     }
 
     fn is_batch(&self) -> bool {
@@ -154,6 +186,7 @@ pub(super) struct Rig {
     pub bindings: Arc<Bindings>,
     pub index: Arc<Index>,
     pub judged: Arc<Judged>,
+    pub open: Arc<OpenNow>,
     pub broker: Arc<Broker>,
     // The store's folder, last: it goes when everything else is gone.
     pub folder: TempDir,
@@ -178,15 +211,16 @@ impl Rig {
             ..BrokerOptions::default()
         };
         let workers = Arc::new(Workers::new(2));
+        let open = Arc::new(OpenNow::default());
         let broker = Broker::open(
             &store,
             Arc::clone(&index),
             Arc::clone(&bindings),
             workers,
-            Arc::new(Protocol),
+            Arc::new(Protocol { open: Arc::clone(&open) }),
             options,
         );
-        Self { extensions, bindings, index, judged, broker: broker.unwrap(), folder }
+        Self { extensions, bindings, index, judged, open, broker: broker.unwrap(), folder }
     }
 
     /// As after `kill -9`: nothing is told that the end comes.

@@ -233,6 +233,11 @@ impl OpenEntry {
         self.messages.is_empty()
     }
 
+    /// The bytes that it holds in memory: its payload unpacked, and what was noted of each message.
+    pub fn unpacked_bytes(&self) -> usize {
+        self.body.len() + size_of_val(self.messages.as_slice()) + size_of_val(self.properties.as_slice())
+    }
+
     /// Whether it is a batch, so that single messages can be left out.
     pub fn is_batch(&self) -> bool {
         self.batch

@@ -126,6 +126,7 @@ impl Window {
         self.leave_place(position);
         if let Some(open) = self.open.remove(&position) {
             self.count_waiting(&open.waiting, false);
+            self.open_messages -= u64::from(open.messages);
             self.version += 1;
         }
     }

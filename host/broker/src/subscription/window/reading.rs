@@ -14,6 +14,10 @@ use crate::stats::{FilterStats, PausedStats};
 /// `maxUnackedMessagesPerSubscription`, 200,000.
 const MAX_OPEN_ENTRIES: usize = 100_000;
 
+/// With so many messages in the open entries, nothing new is read: an acknowledgement of indexes makes us
+/// keep the index of each message of the entry that it leaves.
+const MAX_OPEN_MESSAGES: u64 = 4_000_000;
+
 /// With so many messages waiting to be judged again, nothing new is read.
 const MAX_RESCHEDULED: usize = 100_000;
 
@@ -41,6 +45,7 @@ impl Window {
             return Work::Replay { from, max_entries };
         }
         let full = self.open.len() >= MAX_OPEN_ENTRIES
+            || self.open_messages >= MAX_OPEN_MESSAGES
             || self.withheld >= self.limits.max_withheld
             || self.rescheduled >= MAX_RESCHEDULED;
         if last > self.frontier && !full {
@@ -166,6 +171,7 @@ impl Window {
                 sent: None,
             };
             self.open.insert(position, open);
+            self.open_messages += u64::from(judged.messages);
         }
         // Acknowledged while it was judged.
         let Some(open) = self.open.get_mut(&position).filter(|open| open.place == Place::Busy) else {
@@ -258,6 +264,7 @@ impl Window {
         self.version += 1;
         self.frontier = mark_delete;
         self.open.clear();
+        self.open_messages = 0;
         self.ready.clear();
         self.prepared.clear();
         self.timers.clear();
