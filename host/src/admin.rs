@@ -8,6 +8,7 @@ mod auth;
 mod bindings;
 mod errors;
 mod extensions;
+mod listener;
 mod metrics;
 mod names;
 mod namespaces;
@@ -25,7 +26,9 @@ use axum::extract::{ConnectInfo, DefaultBodyLimit, Request};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::get;
+use axum::serve::ListenerExt as _;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 use weir_broker::{Bindings, Broker, Domain, Listing};
@@ -37,6 +40,7 @@ use crate::pulsar::Advertised;
 use crate::token::Token;
 
 use errors::Refusal;
+use listener::Bounded;
 
 /// What admin calls are answered from.
 pub(crate) struct Admin {
@@ -51,9 +55,14 @@ pub(crate) struct Admin {
     /// Where the Pulsar listener is bound.
     pub(crate) pulsar: SocketAddr,
     pub(crate) metrics: Metrics,
+    /// Artifacts that may be taken in at one time; others wait unread.
+    pub(crate) uploads: Semaphore,
     /// Whether clients may come: set once everything is served, unset when a stop begins.
     pub(crate) ready: AtomicBool,
 }
+
+/// Uploads at one time: each holds an artifact of up to `plugins.max-artifact-size` in memory.
+pub(crate) const MAX_UPLOADS: usize = 4;
 
 type Shared = axum::extract::State<Arc<Admin>>;
 
@@ -66,8 +75,11 @@ pub(crate) async fn serve(
     admin: Arc<Admin>,
     stop: CancellationToken,
 ) -> std::io::Result<()> {
+    let limits = &admin.config.limits;
+    let listener = Bounded::new(listener, limits.admin_connections, limits.admin_idle);
     let service = router(admin).into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listener, service).with_graceful_shutdown(stop.cancelled_owned()).await
+    // Axum knows the peer's address behind its own wrapper only.
+    axum::serve(listener.tap_io(|_peer| ()), service).with_graceful_shutdown(stop.cancelled_owned()).await
 }
 
 /// All addresses.

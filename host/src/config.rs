@@ -139,9 +139,15 @@ pub(crate) struct Limits {
     pub(crate) pending_output: ByteSize,
     /// The largest body of an admin call, artifacts aside. Default: "1MiB".
     pub(crate) admin_body: ByteSize,
+    /// Connections to the admin address at one time; further ones wait. Default: 256.
+    pub(crate) admin_connections: usize,
+    /// A peer of the admin address that sends and takes next to nothing for this long is closed. An upload
+    /// is answered after its compilation, which may take two minutes. Default: "3m".
+    #[serde(with = "units::duration")]
+    pub(crate) admin_idle: Duration,
     /// Threads that call filters. 0: one for each processor. Default: 0.
     pub(crate) judging_threads: usize,
-    /// How long a stop waits for what is under way. Default: "20s".
+    /// How long a stop waits for what is under way; half of it for clients that do not read. Default: "20s".
     #[serde(with = "units::duration")]
     pub(crate) drain_timeout: Duration,
 }
@@ -265,6 +271,8 @@ impl Default for Limits {
             pending_publish: ByteSize(32 << 20),
             pending_output: ByteSize(16 << 20),
             admin_body: ByteSize(1 << 20),
+            admin_connections: 256,
+            admin_idle: Duration::from_secs(180),
             judging_threads: 0,
             drain_timeout: Duration::from_secs(20),
         }
@@ -316,6 +324,7 @@ impl Config {
         at_least("limits.connections", limits.connections as u64, 1)?;
         at_least("limits.handles-per-connection", limits.handles_per_connection as u64, 1)?;
         at_least("limits.pending-requests", limits.pending_requests as u64, 1)?;
+        at_least("limits.admin-connections", limits.admin_connections as u64, 1)?;
         at_least("limits.admin-body", limits.admin_body.0, 1024)?;
         at_least("plugins.max-artifact-size", self.plugins.max_artifact_size.0, 1024)?;
         // Pulsar's frames carry their length in 31 bits, the frame's own head included.
@@ -328,6 +337,7 @@ impl Config {
         for (key, span) in [
             ("limits.keep-alive", limits.keep_alive),
             ("limits.handshake-timeout", limits.handshake_timeout),
+            ("limits.admin-idle", limits.admin_idle),
             ("plugins.poll", self.plugins.poll),
             ("broker.withhold-first-pause", self.broker.withhold_first_pause),
             ("broker.withhold-longest-pause", self.broker.withhold_longest_pause),

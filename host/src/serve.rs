@@ -10,6 +10,7 @@ use std::thread::available_parallelism;
 use anyhow::{Context, anyhow};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 use weir_broker::{Bindings, Broker, BrokerOptions, Index, Listing, Store, Workers};
@@ -77,6 +78,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         advertised,
         pulsar: pulsar_address,
         metrics,
+        uploads: Semaphore::new(admin::MAX_UPLOADS),
         ready: AtomicBool::new(false),
     });
 
@@ -105,9 +107,13 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         if let Err(error) = clients.await {
             error!(%error, "the Pulsar listener ended badly");
         }
+        // By then the slowest client has been given up, so that cursors are written in any case.
         house.broker.drain().await;
         stop_admin.cancel();
-        calls.await
+        // Peers that dawdle over an admin call lose nothing by the end.
+        if tokio::time::timeout(config.limits.drain_timeout / 4, calls).await.is_err() {
+            info!("admin calls under way were given up");
+        }
     };
     tokio::select! {
         () = tokio::time::sleep(config.limits.drain_timeout) => {

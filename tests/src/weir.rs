@@ -242,6 +242,12 @@ impl Weir {
         self.log.lock().clone()
     }
 
+    /// The log itself, for a look at it after the end.
+    #[must_use]
+    pub fn log_so_far(&self) -> Arc<Mutex<Vec<String>>> {
+        self.log.clone()
+    }
+
     /// `kill -9`.
     ///
     /// # Panics

@@ -33,6 +33,10 @@ impl Refusal {
         Self::new(StatusCode::CONFLICT, reason)
     }
 
+    pub(super) fn unavailable() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "weir is stopping")
+    }
+
     pub(super) fn too_large(what: &str, bytes: u64, limit: u64, key: &str) -> Self {
         let reason = format!("{what} has {bytes} bytes, at most {limit} are taken ({key})");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, reason)

@@ -65,6 +65,7 @@ async fn register(
         })?),
     };
     let sha256 = text(&headers, "x-weir-sha256")?.map(str::to_ascii_lowercase);
+    let _one_of_few = admin.uploads.acquire().await.map_err(|_never_closed| Refusal::unavailable())?;
     let bytes = to_bytes(body, limit.bytes()).await.map_err(|error| match announced {
         // Nobody announced a length, and reading went on to the limit.
         None => Refusal::new(

@@ -139,9 +139,10 @@ pub(super) async fn run(socket: TcpStream, service: &Arc<Service>, stop: Cancell
         return;
     }
     // What is under way is still answered (a publish that becomes durable gets its receipt), unless the
-    // peer broke the rules, and for no longer than a stop may take.
+    // peer broke the rules, and for half of what a stop may take: the broker wants to end in order, too,
+    // whatever a peer does that does not read.
     let violated = matches!(ended, Err(Ended::Violation(_)));
-    let patience = if violated { Duration::ZERO } else { limits.drain_timeout };
+    let patience = if violated { Duration::ZERO } else { limits.drain_timeout / 2 };
     let abort = writing.abort_handle();
     let finish = async {
         while work.join_next().await.is_some() {}

@@ -11,6 +11,7 @@ mod files;
 mod house;
 mod journey;
 mod listing;
+mod network;
 mod protocol;
 mod readme;
 mod restart;
