@@ -120,7 +120,7 @@ pub(crate) fn main() -> ExitCode {
             Ok(())
         }
         Command::Serve(serve) => serve.run(),
-        Command::Config(config) => config.run(),
+        Command::Config(config) => config.run(&global),
         Command::Extension(extension) => extension.run(&global),
         Command::Filter(filter) => on_runtime(filter.run(&global)),
         Command::Topic(topic) => on_runtime(topic.run(&global)),
@@ -138,7 +138,11 @@ pub(crate) fn main() -> ExitCode {
 
 /// Runs a command that talks to a running weir.
 fn on_runtime(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(command)
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let result = runtime.block_on(command);
+    // A thread that still reads standard input does not keep the process.
+    runtime.shutdown_background();
+    result
 }
 
 impl Global {

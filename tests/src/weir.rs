@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -415,13 +415,63 @@ impl Weir {
     /// When it cannot be started.
     #[must_use]
     pub fn command(&self, arguments: &[&str]) -> Output {
-        Command::new(binary())
+        self.prepare(arguments).stdin(Stdio::null()).output().expect("weir is started")
+    }
+
+    /// Starts a command that reads what a test types.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn start_command(&self, arguments: &[&str]) -> Typing {
+        let mut command = self.prepare(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Typing { child: Some(command.spawn().expect("weir is started")) }
+    }
+
+    fn prepare(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(binary());
+        command
             .args(arguments)
             .env("WEIR_URL", format!("http://{}", self.admin))
-            .env("WEIR_SERVICE_URL", self.service_url())
-            .stdin(Stdio::null())
-            .output()
-            .expect("weir is started")
+            .env("WEIR_SERVICE_URL", self.service_url());
+        command
+    }
+}
+
+/// A command with its standard input. Killed when dropped.
+pub struct Typing {
+    child: Option<Child>,
+}
+
+impl Typing {
+    /// Types a line.
+    ///
+    /// # Panics
+    /// When the command has ended.
+    pub fn type_line(&mut self, line: &str) {
+        let input = self.child.as_mut().and_then(|child| child.stdin.as_mut());
+        writeln!(input.expect("its input is open"), "{line}").expect("the command reads");
+    }
+
+    /// Ends the input, and waits for the command's end.
+    ///
+    /// # Panics
+    /// When it cannot be waited for.
+    #[must_use]
+    pub fn end(mut self) -> Output {
+        let child = self.child.take().expect("it was not ended before");
+        child.wait_with_output().expect("the command ends")
+    }
+}
+
+impl Drop for Typing {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            // Ended or not, nothing of it stays.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::output;
+use super::{Format, Global, output};
 use crate::config::{self, Sources};
 
 #[derive(Debug, Subcommand)]
@@ -50,15 +50,22 @@ impl Chosen {
 }
 
 impl Config {
-    pub(super) fn run(self) -> anyhow::Result<()> {
+    pub(super) fn run(self, global: &Global) -> anyhow::Result<()> {
         match self {
             Self::Check { file } => {
                 let shown = file.display().to_string();
                 config::load(&Sources { file: Some(file), ..Sources::default() })?;
-                output::line(&format!("{shown} is right"));
+                match global.output {
+                    Format::Table => output::line(&format!("{shown} is right")),
+                    Format::Json => output::json(&serde_json::json!({ "file": shown, "right": true }))?,
+                }
             }
             Self::Print(chosen) => {
-                output::write(&toml::to_string(&chosen.load(Vec::new())?)?);
+                let config = chosen.load(Vec::new())?;
+                match global.output {
+                    Format::Table => output::write(&toml::to_string(&config)?),
+                    Format::Json => output::json(&config)?,
+                }
             }
         }
         Ok(())

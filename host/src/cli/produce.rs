@@ -1,14 +1,16 @@
 //! `weir produce`.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::BufRead;
+use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
+use std::pin::Pin;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::sync::mpsc;
 use weir_client::{OutgoingMessage, ProducerOptions, Receipt};
 
 use super::{Global, output, pairs, watched};
@@ -37,6 +39,12 @@ pub(super) struct Produce {
 /// How many messages may be out without a receipt.
 const MOST_UNANSWERED: usize = 1000;
 
+/// Lines that are read ahead of what is sent.
+const MOST_READ_AHEAD: usize = 100;
+
+/// The answer to a message that is under way.
+type Answer = Pin<Box<dyn Future<Output = anyhow::Result<()>>>>;
+
 /// A line with `--json`.
 #[derive(Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
@@ -52,31 +60,35 @@ impl Produce {
     pub(super) async fn run(self, global: &Global) -> anyhow::Result<()> {
         let client = global.client().await?;
         let producer = client.producer(&self.topic, ProducerOptions::default()).await?;
-        let input: Box<dyn BufRead> = match &self.file {
-            None => Box::new(std::io::stdin().lock()),
-            Some(file) => {
-                let opened = std::fs::File::open(file);
-                Box::new(std::io::BufReader::new(
-                    opened.with_context(|| format!("{} cannot be read", file.display()))?,
-                ))
-            }
-        };
+        let mut lines = self.lines()?;
         let progress = progress();
-        // Receipts come in batches: wait for each only when many are out.
-        let mut receipts = VecDeque::new();
-        let mut sent = 0_u64;
-        for (number, line) in (1..).zip(input.lines()) {
-            let line = line.with_context(|| format!("line {number} cannot be read"))?;
-            let message = self.message(&line).with_context(|| format!("line {number}"))?;
-            receipts.push_back((number, producer.enqueue(message).await?));
-            if receipts.len() == MOST_UNANSWERED {
-                sent += wait(receipts.pop_front()).await?;
-                progress.set_position(sent);
+        let mut answers = VecDeque::<Answer>::new();
+        let (mut sent, mut ended) = (0_u64, false);
+        while !(ended && answers.is_empty()) {
+            let full = answers.len() >= MOST_UNANSWERED;
+            let oldest = async {
+                match answers.front_mut() {
+                    Some(answer) => answer.await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                answered = oldest => {
+                    answered?;
+                    answers.pop_front();
+                    sent += 1;
+                    progress.set_position(sent);
+                }
+                line = lines.recv(), if !ended && !full => match line {
+                    None => ended = true,
+                    Some((number, line)) => {
+                        let line = line.with_context(|| format!("line {number} cannot be read"))?;
+                        let message = self.message(&line).with_context(|| format!("line {number}"))?;
+                        let receipt = producer.enqueue(message).await?;
+                        answers.push_back(Box::pin(answered(number, receipt)));
+                    }
+                },
             }
-        }
-        while !receipts.is_empty() {
-            sent += wait(receipts.pop_front()).await?;
-            progress.set_position(sent);
         }
         producer.close().await?;
         progress.finish_and_clear();
@@ -87,6 +99,30 @@ impl Produce {
                 Ok(())
             }
         }
+    }
+
+    /// The lines of the input, with their numbers, read by a thread of their own: whoever types them takes
+    /// his time, and what he has typed is sent meanwhile.
+    fn lines(&self) -> anyhow::Result<mpsc::Receiver<(u64, io::Result<String>)>> {
+        let input: Box<dyn BufRead + Send> = match &self.file {
+            None => Box::new(BufReader::new(io::stdin())),
+            Some(file) => {
+                let opened = std::fs::File::open(file);
+                Box::new(BufReader::new(
+                    opened.with_context(|| format!("{} cannot be read", file.display()))?,
+                ))
+            }
+        };
+        let (sender, lines) = mpsc::channel(MOST_READ_AHEAD);
+        tokio::task::spawn_blocking(move || {
+            for line in (1..).zip(input.lines()) {
+                // Nobody wants more lines once one has failed.
+                if sender.blocking_send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(lines)
     }
 
     fn message(&self, line: &str) -> anyhow::Result<OutgoingMessage> {
@@ -110,11 +146,10 @@ impl Produce {
     }
 }
 
-/// Waits for one receipt; gives the number of messages that it stands for.
-async fn wait(receipt: Option<(u64, Receipt)>) -> anyhow::Result<u64> {
-    let Some((number, receipt)) = receipt else { return Ok(0) };
+/// Waits for the receipt of a line.
+async fn answered(number: u64, receipt: Receipt) -> anyhow::Result<()> {
     receipt.wait().await.with_context(|| format!("line {number} was not taken"))?;
-    Ok(1)
+    Ok(())
 }
 
 fn progress() -> ProgressBar {
