@@ -24,6 +24,9 @@ def main():
     parser.add_argument("--idle", type=float, default=1.0)
     parser.add_argument("--no-ack", action="store_true")
     parser.add_argument("--batch-index-ack", action="store_true")
+    parser.add_argument(
+        "--nack-first", action="store_true", help="each message when it comes for the first time"
+    )
     parser.add_argument("--unsubscribe", action="store_true", help="at the end")
     arguments = parser.parse_args()
     connection = client(arguments.url)
@@ -35,6 +38,7 @@ def main():
         ),
         initial_position=pulsar.InitialPosition.Earliest,
         batch_index_ack_enabled=arguments.batch_index_ack,
+        negative_ack_redelivery_delay_ms=200,
     )
     say(subscribed=True)
     ended = threading.Event()
@@ -64,7 +68,9 @@ def main():
             redelivered=message.redelivery_count(),
             id=[place.ledger_id(), place.entry_id(), place.batch_index()],
         )
-        if not arguments.no_ack:
+        if arguments.nack_first and message.redelivery_count() == 0:
+            consumer.negative_acknowledge(message)
+        elif not arguments.no_ack:
             consumer.acknowledge(message)
     if arguments.unsubscribe:
         consumer.unsubscribe()

@@ -71,8 +71,10 @@ fn exactly_the_late_ones(form: Form) -> Option<()> {
     // By index: else the client acknowledges a batch only with its last message.
     let first = subscribe(&weir, "late", &["--count", &half.to_string(), "--batch-index-ack"])?.rest();
     assert_eq!(first.iter().map(row).collect::<Vec<_>>(), late[..half]);
-    wait_for_settled_backlog(&weir, "late");
+    let left = settled_backlog(&weir, "late");
     let weir = weir.kill().start();
+    let backlog = weir.backlog(SHORT, "late");
+    assert!(backlog <= left, "what was acknowledged stays so: {left} were left, {backlog} are");
     let rest = subscribe(&weir, "late", &[])?;
     wait_for_no_backlog(&weir, "late");
     let rest = rest.rest();
@@ -84,16 +86,16 @@ fn exactly_the_late_ones(form: Form) -> Option<()> {
     Some(())
 }
 
-/// Waits until acknowledgements have arrived: the client sends them without asking for an answer, so all
+/// The backlog once acknowledgements have arrived: the client sends them without asking for an answer, so all
 /// that can be seen is that the backlog is the same at a row of looks.
-fn wait_for_settled_backlog(weir: &Weir, subscription: &str) {
+fn settled_backlog(weir: &Weir, subscription: &str) -> u64 {
     let (mut last, mut same) = (u64::MAX, 0);
     wait::until("the acknowledgements to arrive", || {
         let backlog = weir.backlog(SHORT, subscription);
         same = if backlog == last { same + 1 } else { 0 };
         last = backlog;
-        if same >= 10 { Ok(()) } else { Err(backlog) }
-    });
+        if same >= 10 { Ok(backlog) } else { Err(backlog) }
+    })
 }
 
 fn wait_for_no_backlog(weir: &Weir, subscription: &str) {

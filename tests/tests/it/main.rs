@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "tests, and what they share, say what they expect by panicking")]
 
 mod batches;
+mod clients;
 mod command_line;
 mod doors;
 mod failing;
