@@ -78,7 +78,7 @@ impl Limits {
     /// How long a call for `n` messages may take.
     pub(crate) fn deadline_of(&self, n: usize) -> Duration {
         let all = self.deadline.saturating_mul(u32::try_from(n).unwrap_or(u32::MAX));
-        all.min(self.deadline + Self::BATCH_ALLOWANCE)
+        all.min(self.deadline.saturating_add(Self::BATCH_ALLOWANCE))
     }
 }
 

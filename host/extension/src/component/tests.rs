@@ -206,3 +206,10 @@ fn components_of_both_minors_are_taken_by_a_host_of_the_next() {
     let verdicts = told(&next, &["accept", "reject", "batches"]).unwrap();
     assert_eq!(verdicts, [Verdict::Accept, Verdict::Reject, Verdict::Accept]);
 }
+
+#[test]
+fn a_deadline_may_be_as_long_as_it_likes() {
+    let bench = Bench::new();
+    let limits = Limits { deadline: Duration::MAX, ..LIMITS };
+    assert_eq!(told(&*misbehaving(&bench, limits), &["accept", "reject"]).unwrap()[1], Verdict::Reject);
+}

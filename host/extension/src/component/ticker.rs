@@ -38,7 +38,8 @@ impl Ticker {
     #[inline]
     pub(super) fn ticks(&self, deadline: Duration) -> u64 {
         // In microseconds of 64 bits: a division of 128 bits costs 10 ns.
-        let micros = deadline.as_secs().saturating_mul(1_000_000) + u64::from(deadline.subsec_micros());
+        let micros =
+            deadline.as_secs().saturating_mul(1_000_000).saturating_add(deadline.subsec_micros().into());
         micros.div_ceil(TICK.as_micros() as u64) + 1
     }
 }
