@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 use weir_broker::{Bindings, Broker, BrokerOptions, Index, Listing, Store, Workers};
 use weir_extension::{ClassOptions, Extensions, Kind, WatchOptions, Watcher};
+use weir_wire::pulsar::FRAME_PADDING;
 
 use crate::admin::{self, Admin};
 use crate::config::{self, Config};
@@ -155,16 +156,19 @@ impl House {
             threads => threads,
         };
         let max_message_size = config.limits.max_message_size.bytes();
+        // Clients count a message or chunk without its headers: what their limit allows is an entry that is
+        // larger by what a frame may have in addition. One larger still is a frame that is too large.
+        let max_entry = max_message_size + FRAME_PADDING;
         let options = BrokerOptions {
             cluster: config.broker.cluster.clone(),
             auto_create_topics: config.broker.auto_create_topics,
-            max_message_size,
+            max_message_size: max_entry,
             max_partitions: config.broker.max_partitions,
             withhold_first_pause: config.broker.withhold_first_pause,
             withhold_longest_pause: config.broker.withhold_longest_pause,
             max_withheld: config.broker.max_withheld,
         };
-        let decoder = Arc::new(PulsarEntries::new(max_message_size));
+        let decoder = Arc::new(PulsarEntries::new(max_entry));
         let workers = Arc::new(Workers::new(threads));
         let broker = Broker::open(&store, index, Arc::clone(&bindings), workers, decoder, options)
             .context("the broker cannot be opened")?;

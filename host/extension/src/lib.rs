@@ -19,6 +19,7 @@ pub mod lister;
 pub mod message;
 pub mod names;
 mod native;
+mod said;
 #[cfg(test)]
 mod testing;
 pub mod watch;

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use abi_stable::library::{LibHeader, LibraryError, lib_header_from_path};
 use abi_stable::std_types::{RErr, ROk, RResult, RSlice, RSliceMut, RSome, RStr, RString};
 use parking_lot::RwLock;
-use tracing::{debug, error, info, trace, warn};
+use tracing::{debug, info, warn};
 use weir_plugin_api::native::{Batch, Failure, FilterBox, Host, ListerBox, Payloads, Slot, v1_0};
 
 use crate::artifact::{Description, Loaded, OpenError, fields_of};
@@ -25,14 +25,12 @@ use crate::extensions::Kind;
 use crate::filter::{Broke, BrokeKind, MessageFilter, Verdict};
 use crate::lister::TopicLister;
 use crate::message::{Field, Mapping, Messages};
+use crate::said;
 
 mod lister;
 
 #[cfg(test)]
 mod tests;
-
-/// The longest log line of a library; the rest of it is cut.
-const MAX_LINE: usize = 4 << 10;
 
 /// The folder in which each library gets a path of its own, and their count.
 pub(crate) struct Libraries {
@@ -162,15 +160,7 @@ static LOGGED_AS: RwLock<Vec<Arc<str>>> = RwLock::new(Vec::new());
 extern "C" fn log(context: u64, level: u8, text: RStr<'_>) {
     let name = usize::try_from(context).ok().and_then(|at| LOGGED_AS.read().get(at).cloned());
     let class = name.as_deref().unwrap_or("?");
-    let text = text.as_str();
-    let text = &text[..text.floor_char_boundary(MAX_LINE)];
-    match level {
-        0 => trace!(class, "{text}"),
-        1 => debug!(class, "{text}"),
-        2 => info!(class, "{text}"),
-        3 => warn!(class, "{text}"),
-        _ => error!(class, "{text}"),
-    }
+    said::log(class, level, text.as_str());
 }
 
 /// An opened library that has described itself.

@@ -76,7 +76,7 @@ async fn register(
     })?;
     let source = Source::Upload { class, bytes, crc32, sha256, from: format!("PUT from {peer}") };
     let registered = blocking(&admin, move |extensions| extensions.register(source)).await??;
-    info!(class = %registered.class, crc32 = %format_args!("{:08x}", registered.crc32), %peer,
+    info!(class = %registered.class, crc32 = registered.crc32, %peer,
         unchanged = registered.unchanged, "registered by REST");
     let status = match registered.unchanged || registered.replaced {
         true => StatusCode::OK,

@@ -93,6 +93,13 @@ impl Filter {
                     ..which.binding()?
                 };
                 admin.put_binding(&binding).await?;
+                let known = admin.extensions().await?;
+                for filter in filters.iter().filter(|filter| known.iter().all(|e| e.class != **filter)) {
+                    output::note(&format!(
+                        "{filter} is not registered: unless the policy is to deliver, {} waits until it is",
+                        in_words(&binding)
+                    ));
+                }
                 let text = format!("{} now passes {}", in_words(&binding), filters.join(", then "));
                 done(global.output, &text)
             }

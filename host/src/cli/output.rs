@@ -29,6 +29,11 @@ pub(super) fn error(error: &anyhow::Error) {
     let _nobody_reads = writeln!(std::io::stderr(), "weir: {}", in_words(error));
 }
 
+/// Writes what somebody should know although nothing went wrong, to standard error.
+pub(super) fn note(text: &str) {
+    let _nobody_reads = writeln!(std::io::stderr(), "weir: {text}");
+}
+
 fn in_words(error: &anyhow::Error) -> String {
     let mut text = String::new();
     let mut advice = "";

@@ -103,7 +103,7 @@ fn commands(facts: &Facts<'_>) -> [String; 3] {
     [
         format!("weir extension list{url}"),
         format!(
-            "weir consume hello -s first -n 1{service} & echo 'hello, weir' | weir produce hello{service}"
+            "echo 'hello, weir' | weir produce hello{service}; weir consume hello -s first -n 1 --from-start{service}"
         ),
         format!("weir topic stats hello{url}"),
     ]

@@ -17,3 +17,4 @@ mod network;
 mod protocol;
 mod readme;
 mod restart;
+mod sizes;

@@ -41,8 +41,8 @@ pub struct Extension {
 pub struct Registered {
     /// What it is registered as.
     pub class: String,
-    /// CRC32 of its bytes.
-    pub crc32: u32,
+    /// CRC32 of its bytes, eight hex digits.
+    pub crc32: String,
     /// SHA-256 of its bytes, in hex.
     pub sha256: String,
     /// The same bytes were in force already.

@@ -48,11 +48,12 @@ impl Once {
 #[tokio::test]
 async fn a_component_is_sent_with_the_token() {
     let (server, admin) = Once::start().await;
-    let answer = r#"{"class":"demo.Late","crc32":7,"sha256":"ab","unchanged":false,"replaced":true}"#;
+    let answer =
+        r#"{"class":"demo.Late","crc32":"00000007","sha256":"ab","unchanged":false,"replaced":true}"#;
     let (registered, (line, headers, body)) =
         join!(admin.register("demo.Late", Bytes::from_static(b"wasm")), server.answer("200 OK", answer));
     let registered = registered.unwrap();
-    assert_eq!((registered.crc32, registered.replaced), (7, true));
+    assert_eq!((registered.crc32.as_str(), registered.replaced), ("00000007", true));
     assert_eq!(line, "PUT /weir/v1/extensions/demo.Late HTTP/1.1");
     assert!(headers.contains("authorization: bearer secret"), "{headers}");
     assert_eq!(body, "wasm");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tracing::{debug, error, info, trace, warn};
+use tracing::warn;
 use wasmtime::component::types::{ComponentInstance, ComponentItem};
 use wasmtime::component::{
     Component, ComponentType, InstancePre, Linker, LinkerInstance, Lower, Resource, ResourceTable,
@@ -16,6 +16,7 @@ use wasmtime::{Engine, StoreContextMut};
 use super::limits::{HANDLES, Limiter};
 use super::lister;
 use crate::artifact::OpenError;
+use crate::said::{self, MAX_LINE, one_line};
 
 /// The interfaces of the contract. Linking and look-up go by semantic version, both ways.
 pub(super) const META: &str = "weir:extension/meta@1.0.0";
@@ -24,9 +25,6 @@ pub(super) const LISTER: &str = "weir:extension/lister@1.0.0";
 const HOST: &str = "weir:extension/host@1.0.0";
 const TOPICS: &str = "weir:extension/topics@1.0.0";
 const TEXT_FILTER: &str = "weir:extension/filter-text";
-
-/// The longest line that is logged; the rest of it is cut.
-const MAX_LINE: usize = 4 << 10;
 
 /// How many lines of one instance are logged in [`LINES_WITHIN`]; the others are counted. It is called
 /// thousands of times a second, and may write at each.
@@ -103,21 +101,14 @@ impl Log {
     fn line(&mut self, level: u8, text: &str) {
         self.used = true;
         self.lines = self.lines.saturating_add(1);
-        let text = cut(text, MAX_LINE);
-        if level >= 4 {
-            self.last_error = Some(text.to_owned());
+        // The hint at the end of a Rust panic is about the guest's environment, which it has none of.
+        if level >= 4 && !text.starts_with("note: ") {
+            self.last_error = Some(one_line(text));
         }
         if self.lines > MAX_LINES {
             return;
         }
-        let class = &*self.class;
-        match level {
-            0 => trace!(class, "{text}"),
-            1 => debug!(class, "{text}"),
-            2 => info!(class, "{text}"),
-            3 => warn!(class, "{text}"),
-            _ => error!(class, "{text}"),
-        }
+        said::log(&self.class, level, text);
     }
 
     fn write(&mut self, stream: Stream, bytes: &[u8]) {

@@ -15,8 +15,8 @@ use super::version::Counts;
 pub struct Registered {
     /// What it is registered as.
     pub class: ClassName,
-    /// CRC32 of the artifact's bytes.
-    pub crc32: u32,
+    /// CRC32 of the artifact's bytes, eight hex digits.
+    pub crc32: String,
     /// SHA-256 of the artifact's bytes, in lower-case hex.
     pub sha256: String,
     /// The same bytes were in force already: nothing was done.

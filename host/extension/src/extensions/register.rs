@@ -484,7 +484,13 @@ fn depends(error: &RegisterError) -> bool {
 
 impl Checksums {
     fn registered(&self, class: ClassName, unchanged: bool, replaced: bool) -> Registered {
-        Registered { class, crc32: self.crc32, sha256: self.sha256.clone(), unchanged, replaced }
+        Registered {
+            class,
+            crc32: format!("{:08x}", self.crc32),
+            sha256: self.sha256.clone(),
+            unchanged,
+            replaced,
+        }
     }
 }
 
