@@ -63,12 +63,13 @@ impl OpenedEntry for Opened {
         // What no filter reads costs nothing to offer, but finding it here may: ask first.
         let wants_payload = messages.fields().contains(&Field::Payload);
         let wants_properties = messages.fields().iter().any(|field| matches!(field, Field::Property(_)));
+        let mut properties = Vec::new();
         for message in self.0.messages() {
             let mut row = messages.row();
             if wants_properties {
-                for (name, value) in message.properties() {
-                    row.property(name, value);
-                }
+                properties.clear();
+                properties.extend(message.properties());
+                row.properties(&properties);
             }
             if let Some(key) = message.key() {
                 row.text(&Field::Key, key);
