@@ -169,7 +169,8 @@ impl Column {
             }
             // Rows ascend, so as many as there are means all of them.
             _ if rows.len() == messages.len() => {
-                self.write_cells(buffer, at, rows.len(), all[place..].iter().step_by(width))?
+                let cells = all.chunks_exact(width).map(|row| &row[place]);
+                self.write_cells(buffer, at, rows.len(), cells)?
             }
             _ => {
                 let cell = |row: &u32| &all[*row as usize * width + place];
@@ -261,19 +262,21 @@ fn write_bytes<'c>(
     let (offsets, _) = offsets.as_chunks_mut::<4>();
     let Some((first, offsets)) = offsets.split_first_mut() else { return Err(Full) };
     *first = [0; 4];
-    let mut end = 0;
+    let room = data.len();
+    let mut rest = data;
     let mut missing = false;
     for (offset, cell) in offsets.iter_mut().zip(cells.clone()) {
         match cell {
             Some(cell) => {
-                let Some(room) = data.get_mut(end..end + cell.len()) else { return Err(Full) };
-                copy(room, cell);
-                end += cell.len();
+                let Some((to, after)) = rest.split_at_mut_checked(cell.len()) else { return Err(Full) };
+                copy(to, cell);
+                rest = after;
             }
             None => missing = true,
         }
-        *offset = short(end).to_le_bytes();
+        *offset = short(room - rest.len()).to_le_bytes();
     }
+    let end = room - rest.len();
     if missing {
         write_presence(presence, cells.map(|cell| cell.is_some()));
     }
@@ -331,29 +334,29 @@ fn within(buffer: &[u8], described: Described) -> Result<Described, Full> {
 /// Copies a value of few bytes without a call, which would cost more than the copying.
 #[inline(always)]
 fn copy(to: &mut [u8], from: &[u8]) {
-    if let (Some(head), Some(tail)) = (from.first_chunk::<8>(), from.last_chunk::<8>())
-        && from.len() <= 16
-    {
-        if let Some(to) = to.first_chunk_mut() {
+    match from.len() {
+        8..=16 => copy_ends::<8>(to, from),
+        4..=7 => copy_ends::<4>(to, from),
+        2..=3 => copy_ends::<2>(to, from),
+        // Written out: a loop would become the call again.
+        1 => {
+            if let ([to], [from]) = (to, from) {
+                *to = *from;
+            }
+        }
+        _ => to.copy_from_slice(from),
+    }
+}
+
+/// Copies N to 2 N bytes as the first and the last N of them.
+#[inline(always)]
+fn copy_ends<const N: usize>(to: &mut [u8], from: &[u8]) {
+    if let (Some(head), Some(tail)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) {
+        if let Some(to) = to.first_chunk_mut::<N>() {
             *to = *head;
         }
-        if let Some(to) = to.last_chunk_mut() {
+        if let Some(to) = to.last_chunk_mut::<N>() {
             *to = *tail;
         }
-    } else if let (Some(head), Some(tail)) = (from.first_chunk::<4>(), from.last_chunk::<4>())
-        && from.len() < 8
-    {
-        if let Some(to) = to.first_chunk_mut() {
-            *to = *head;
-        }
-        if let Some(to) = to.last_chunk_mut() {
-            *to = *tail;
-        }
-    } else if from.len() < 4 {
-        for (to, from) in to.iter_mut().zip(from) {
-            *to = *from;
-        }
-    } else {
-        to.copy_from_slice(from);
     }
 }
