@@ -74,6 +74,9 @@ $(TARGET)/python/.ready: tests/python/requirements.txt
 
 # --- measuring --------------------------------------------------------------------------------------
 
+# One selection of packages, that of `make test`: wasmtime is built once for all of it. A bar that is not
+# held fails the run, after all of it has been printed.
 .PHONY: bench
 bench: guests python ## benchmarks: ratios measured side by side in one run
-	cargo bench --locked -p weir-extension -p weir-store
+	cargo build --locked --release -p weir
+	cargo bench --locked --workspace $(WITHOUT_GUESTS) --no-fail-fast --bench judge --bench append --bench loopback

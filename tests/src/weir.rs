@@ -492,12 +492,16 @@ impl Drop for Weir {
     }
 }
 
-/// The binary under test: `WEIR_BIN`, or what Cargo built beside the tests.
+/// The binary under test: `WEIR_BIN`, or what Cargo built beside this: a debug one for a test, a release
+/// one for a benchmark.
 fn binary() -> PathBuf {
     if let Some(path) = std::env::var_os("WEIR_BIN") {
         return path.into();
     }
-    let path = crate::target().join("debug").join("weir");
-    assert!(path.exists(), "{} is missing: `cargo build -p weir` makes it", path.display());
+    let beside = std::env::current_exe().expect("a test binary has a path");
+    // target/debug/deps/it-0123
+    let path = beside.ancestors().nth(2).expect("Cargo puts test binaries into deps").join("weir");
+    let how = if cfg!(debug_assertions) { "" } else { " --release" };
+    assert!(path.exists(), "{} is missing: `cargo build{how} -p weir` makes it", path.display());
     path
 }
