@@ -16,7 +16,7 @@ def main():
     parser.add_argument("url")
     parser.add_argument("topic")
     parser.add_argument("--chunked", type=int, default=0, help="the size of the one sent in chunks")
-    parser.add_argument("sizes", type=int, nargs="*")
+    parser.add_argument("--sizes", type=int, nargs="*", default=[])
     arguments = parser.parse_args()
     connection = client(arguments.url)
     consumer = connection.subscribe(arguments.topic, "sizes")

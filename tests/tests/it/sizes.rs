@@ -15,7 +15,7 @@ fn whatever_a_stock_client_lets_through_is_taken() {
     let sizes = [MAX - 100, MAX - 40, MAX - 36, MAX - 33, MAX - 30, MAX - 25, MAX + 1];
     let sizes = sizes.map(|size| size.to_string());
     let mut arguments = vec![weir.service_url(), "persistent://public/default/large".to_owned()];
-    arguments.extend(["--chunked".to_owned(), (12 << 20).to_string()]);
+    arguments.extend(["--chunked".to_owned(), (12 << 20).to_string(), "--sizes".to_owned()]);
     arguments.extend(sizes);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let Some(script) = python::start("sizes.py", &arguments) else { return };
