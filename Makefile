@@ -50,6 +50,7 @@ doc:
 
 .PHONY: deny
 deny: $(TOOLS)/bin/cargo-deny-$(DENY_VERSION) ## licences, banned crates, sources
+	cargo fetch --locked --quiet
 	$< --offline check licenses bans sources
 
 .PHONY: advisories
