@@ -108,6 +108,11 @@ fn a_consumer_that_does_not_read_holds_up_no_stop() {
     let id = first.body.message(2).unwrap();
     let id = Fields::new().int(1, id.int(1).unwrap()).int(2, id.int(2).unwrap()).done();
     deaf.write(&frame_with(kind::ACK, Fields::new().int(1, 2).int(2, 0).bytes(3, id), &[]));
+    // An acknowledgement has no answer: a stop that came before it was read would not have to keep it.
+    wait::until("the acknowledgement to arrive", || match weir.backlog("public/default/network", "deaf") {
+        39 => Ok(()),
+        backlog => Err(backlog),
+    });
     let log = weir.log_so_far();
     let (home, status) = weir.stop();
     assert!(status.success(), "{status}");
