@@ -102,9 +102,9 @@ enum Command {
         /// Which shell.
         shell: clap_complete::Shell,
     },
-    /// Compiles a component within limits; started by `serve` for itself.
+    /// Compiles a component, or opens a library, within limits; started by weir for itself.
     #[command(hide = true)]
-    CompileComponent,
+    Child,
 }
 
 /// Runs the command that the process was started with.
@@ -112,7 +112,7 @@ pub(crate) fn main() -> ExitCode {
     // Wrong usage ends here, with exit code 2.
     let Cli { global, command } = Cli::parse();
     let result = match command {
-        Command::CompileComponent => return weir_extension::compile_child(),
+        Command::Child => return weir_extension::child_main(),
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "weir", &mut text);

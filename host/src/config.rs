@@ -108,6 +108,9 @@ pub(crate) struct Plugins {
     pub(crate) poll: Duration,
     /// If not empty, the only native libraries that are opened, by their SHA-256. Default: [].
     pub(crate) native_sha256: Vec<String>,
+    /// The most native libraries that are held open. They are never closed, so each new version is one
+    /// more, until a restart. Default: 256.
+    pub(crate) max_native_libraries: usize,
     /// The largest artifact that is taken. Default: "64MiB".
     pub(crate) max_artifact_size: ByteSize,
     /// How many earlier versions of each class are kept on disk. Default: 3.
@@ -253,6 +256,7 @@ impl Default for Plugins {
             folder: "plugins".into(),
             poll: Duration::from_secs(1),
             native_sha256: Vec::new(),
+            max_native_libraries: 256,
             max_artifact_size: ByteSize(64 << 20),
             keep_versions: 3,
         }

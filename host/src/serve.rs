@@ -199,6 +199,7 @@ fn open_extensions(config: &Config) -> anyhow::Result<Arc<Extensions>> {
         native_sha256: (!allowed.is_empty())
             .then(|| allowed.iter().map(|d| d.to_ascii_lowercase()).collect()),
         keep_versions: config.plugins.keep_versions,
+        max_native_libraries: config.plugins.max_native_libraries,
         classes: config
             .extensions
             .iter()

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use weir_extension::{COMPILER_CHILD, MessageFilter, Messages, Verdict, compile_child, opened};
+use weir_extension::{CHILD, MessageFilter, Messages, Verdict, child_main, opened};
 
 /// The most that a component may cost at a batch of 256, in direct calls.
 const COMPONENT_BAR: f64 = 2.8;
@@ -146,8 +146,8 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 #[expect(clippy::print_stdout, reason = "a benchmark's table is what it is run for")]
 fn main() -> ExitCode {
-    if std::env::var_os(COMPILER_CHILD).is_some() {
-        return compile_child();
+    if std::env::var_os(CHILD).is_some() {
+        return child_main();
     }
     let target = std::env::var_os("CARGO_TARGET_DIR")
         .unwrap_or_else(|| concat!(env!("CARGO_MANIFEST_DIR"), "/../../target").into());

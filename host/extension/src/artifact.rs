@@ -2,18 +2,20 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::compiled::{Cache, Compiler};
-use crate::component::{self, Runtime};
+use crate::child::ChildCommand;
+use crate::compiled::{Behind, Cache, Compiler};
+use crate::component::{self, Runtime, Tier};
 use crate::extensions::{ClassName, Form, Kind};
 use crate::filter::{Broke, MessageFilter};
 use crate::lister::TopicLister;
 use crate::message::Field;
-use crate::native::{self, Libraries};
+use crate::native::Libraries;
 
 mod describe;
 mod sniff;
@@ -41,6 +43,11 @@ pub(crate) trait Loaded: Send + Sync {
     /// What it says of itself.
     fn description(&self) -> &Description;
 
+    /// Who compiled what runs of it; `None` where nobody did.
+    fn compiled_by(&self) -> Option<CompiledBy> {
+        None
+    }
+
     /// Hands it a configuration (JSON that its schema has accepted) and gives back the fields that it
     /// will read then. Empty for a lister.
     ///
@@ -59,6 +66,15 @@ pub(crate) trait Loaded: Send + Sync {
     /// # Errors
     /// When it cannot be made.
     fn lister(&self, config: &str) -> Result<Box<dyn TopicLister>, Broke>;
+}
+
+/// Who compiled the code in force of a component.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CompiledBy {
+    /// `winch` or `cranelift`.
+    pub by: &'static str,
+    /// What comes after Winch's code, or why nothing does.
+    pub note: Option<String>,
 }
 
 /// What one extension may use. From `[extensions."…"]`.
@@ -94,38 +110,49 @@ impl Default for Limits {
 pub struct LoaderOptions {
     /// Where compiled code and copies of native libraries lie; made if missing, for this user only.
     pub folder: PathBuf,
-    /// How the compiler child is started.
-    pub compiler: CompilerCommand,
+    /// How the children that compile components and try libraries are started.
+    pub child: ChildCommand,
+    /// Components of this many bytes and more run Winch's code until that of Cranelift is ready.
+    pub winch_from: usize,
+    /// The most native libraries that are held open.
+    pub max_libraries: usize,
 }
 
-/// How a child process that compiles a component is started. It is to call
-/// [`compile_child`](crate::compile_child) and nothing else.
-#[derive(Clone, Debug)]
-pub struct CompilerCommand {
-    /// The program.
-    pub program: PathBuf,
-    /// Its arguments.
-    pub args: Vec<String>,
-}
+impl LoaderOptions {
+    /// From where on [`winch_from`](Self::winch_from) pays: a component of 115 KB takes Cranelift 220 ms of a
+    /// busy core, and Winch 42. One of 20 KB is there in less than people notice either way, and is then
+    /// compiled once.
+    pub const WINCH_FROM: usize = 48 << 10;
 
-impl Default for CompilerCommand {
-    /// This very program, with `compile-component`.
-    fn default() -> Self {
-        // The link names the running image even after the file was replaced by an upgrade.
-        let running = PathBuf::from("/proc/self/exe");
-        let program = match std::env::current_exe() {
-            Ok(exe) if !running.exists() => exe,
-            _ => running,
-        };
-        Self { program, args: vec!["compile-component".into()] }
+    /// The defaults, with this folder.
+    pub fn new(folder: PathBuf) -> Self {
+        Self { folder, child: ChildCommand::default(), winch_from: Self::WINCH_FROM, max_libraries: 256 }
     }
+}
+
+/// What opening artifacts has cost since the start, for the metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoaderFigures {
+    /// Native libraries that are open. They are never closed: code of theirs may still run.
+    pub libraries: usize,
+    /// The most that may be.
+    pub max_libraries: usize,
+    /// Components compiled, by either compiler.
+    pub compilations: u64,
+    /// The time that it took, by the clock.
+    pub compiling: Duration,
+    /// Components whose code was found compiled.
+    pub found_compiled: u64,
+    /// Files of compiled code that were damaged or foreign, and made anew.
+    pub damaged: u64,
 }
 
 /// Opens artifacts. One for each process: it owns the engine, the compiled-code cache and the folder in
 /// which native libraries get paths never used before.
 pub(crate) struct Loader {
-    runtime: Runtime,
-    compiler: Compiler,
+    runtime: Arc<Runtime>,
+    compiler: Arc<Compiler>,
+    behind: Behind,
     libraries: Libraries,
 }
 
@@ -141,11 +168,13 @@ impl Loader {
     /// # Errors
     /// When the folder cannot be made, or belongs to another user.
     pub(crate) fn new(options: LoaderOptions) -> std::io::Result<Self> {
-        let runtime = Runtime::new();
-        let cache = Cache::open(&options.folder.join("compiled"), runtime.engine())?;
-        let compiler = Compiler::new(options.compiler, cache);
-        let libraries = Libraries::open(&options.folder.join("native"))?;
-        Ok(Self { runtime, compiler, libraries })
+        let runtime = Arc::new(Runtime::new());
+        let LoaderOptions { folder, child, winch_from, max_libraries } = options;
+        let cache = Cache::open(&folder.join("compiled"))?;
+        let compiler = Arc::new(Compiler::new(child.clone(), cache, winch_from));
+        let behind = Behind::start(runtime.clone(), compiler.clone())?;
+        let libraries = Libraries::open(&folder.join("native"), child, max_libraries)?;
+        Ok(Self { runtime, compiler, behind, libraries })
     }
 
     /// Which form the bytes have.
@@ -173,8 +202,12 @@ impl Loader {
                 return Err(OpenError("it is a native library; only components are taken here".into()));
             }
         }
-        let component = self.compiler.component(self.runtime.engine(), bytes, sha256)?;
-        Ok(Arc::new(component::Extension::open(&self.runtime, &component, limits)?))
+        let (component, tier) = self.compiler.first(&self.runtime, bytes, sha256)?;
+        let extension = component::Extension::open(&self.runtime, &component, tier, limits)?;
+        if tier == Tier::Winch {
+            self.behind.improve(bytes, sha256, extension.code());
+        }
+        Ok(Arc::new(extension))
     }
 
     /// Opens a native library from a private copy of `path`'s bytes under a path never used before.
@@ -196,14 +229,21 @@ impl Loader {
         }
         // Native code cannot be limited: what it may use is what the process may use.
         let _ = limits;
-        let library = self.libraries.open_library(bytes, sha256, from)?;
-        Ok(Arc::new(native::Extension::open(library)?))
+        let extension = self.libraries.extension(bytes, sha256, from)?;
+        Ok(extension)
     }
 
-    /// How many native libraries are open. They are never closed: code of theirs may still run.
-    #[cfg_attr(not(test), expect(dead_code, reason = "a number for the metrics, which are not served yet"))]
-    pub(crate) fn libraries(&self) -> usize {
-        self.libraries.count()
+    /// What opening artifacts has cost since the start.
+    pub(crate) fn figures(&self) -> LoaderFigures {
+        let counters = &self.compiler.counters;
+        LoaderFigures {
+            libraries: self.libraries.count(),
+            max_libraries: self.libraries.most(),
+            compilations: counters.compilations.load(Ordering::Relaxed),
+            compiling: Duration::from_micros(counters.micros.load(Ordering::Relaxed)),
+            found_compiled: counters.found.load(Ordering::Relaxed),
+            damaged: counters.damaged.load(Ordering::Relaxed),
+        }
     }
 }
 
@@ -212,16 +252,17 @@ impl Loader {
 pub type FilterAndFields = (Box<dyn MessageFilter>, Arc<[Field]>);
 
 /// An instance of a file's filter with `config`, and the fields that it reads: past the table, for
-/// benchmarks. Compiled code is kept in `folder`; this very program is started as the compiler.
+/// benchmarks. Compiled code is kept in `folder`; this very program is started as the child.
 ///
 /// # Errors
 /// A sentence, when the file is no artifact or refuses its configuration.
 #[doc(hidden)]
 pub fn opened(path: &Path, config: &str, folder: &Path) -> Result<FilterAndFields, String> {
     let bytes = std::fs::read(path).map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
-    let compiler = CompilerCommand::default();
-    let loader = Loader::new(LoaderOptions { folder: folder.to_owned(), compiler })
-        .map_err(|error| format!("{} cannot be used: {error}", folder.display()))?;
+    // What is measured is the code that is in force in the long run.
+    let options = LoaderOptions { winch_from: usize::MAX, ..LoaderOptions::new(folder.to_owned()) };
+    let loader =
+        Loader::new(options).map_err(|error| format!("{} cannot be used: {error}", folder.display()))?;
     let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     // On a busy machine a thread may wait longer than a message may take.
     let limits = Limits { deadline: Duration::from_secs(60), ..Limits::default() };

@@ -1,6 +1,6 @@
 //! Components: instances with limits, and calls that end.
 //!
-//! `limits.rs` counts what an instance takes, `imports.rs` is what it may call, `columns.rs` writes the
+//! `code.rs` is what instances are made from, `limits.rs` counts what one takes, `imports.rs` is what it may call, `columns.rs` writes the
 //! batch that it judges and `verdicts.rs` reads what it answers. How bytes become a
 //! [`Component`] is in `compiled.rs`. No type of wasmtime leaves this folder and that file.
 
@@ -8,16 +8,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wasmtime::component::{
-    Component, ComponentExportIndex, ComponentNamedList, Instance, InstancePre, Lift, Lower, TypedFunc,
+    Component, ComponentExportIndex, ComponentNamedList, Instance, Lift, Lower, TypedFunc,
 };
-use wasmtime::{Config, Engine, Store, Trap};
+use wasmtime::{Config, Engine, Store, Strategy, Trap};
 
-use crate::artifact::{Description, Limits, Loaded, OpenError, fields_of};
+use crate::artifact::{CompiledBy, Description, Limits, Loaded, OpenError};
 use crate::extensions::Kind;
 use crate::filter::{Broke, BrokeKind, MessageFilter};
 use crate::lister::TopicLister;
 use crate::message::Field;
+use crate::said;
 
+mod code;
 mod columns;
 mod filter;
 mod imports;
@@ -29,60 +31,96 @@ mod verdicts;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use code::Code;
+use code::Linked;
 use imports::State;
 use ticker::Ticker;
 
 /// What `describe` may take: it only gives back a constant.
 const DESCRIBE_DEADLINE: Duration = Duration::from_secs(1);
 
+/// The most bytes of a guest's own sentence that are kept.
+const MAX_REASON: usize = 400;
+
 /// What `configure` may take at least: it compiles patterns and builds tables.
 const CONFIGURE_DEADLINE: Duration = Duration::from_secs(1);
 
-/// The engine of this process and the clock that ends its calls.
+/// Who compiled a component. Code of one runs in no engine of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tier {
+    /// In one pass: soon there, slower to run.
+    Winch,
+    /// Optimised.
+    Cranelift,
+}
+
+impl Tier {
+    /// As listings show it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Winch => "winch",
+            Self::Cranelift => "cranelift",
+        }
+    }
+}
+
+/// The engines of this process and the clock that ends their calls.
 pub(crate) struct Runtime {
-    engine: Engine,
+    /// `None` on a machine that Winch knows nothing of.
+    winch: Option<Engine>,
+    cranelift: Engine,
     ticker: Arc<Ticker>,
 }
 
 impl Runtime {
-    /// Starts the engine and its clock.
+    /// Starts the engines and their clock.
     pub(crate) fn new() -> Self {
-        let engine = Self::engine_without_ticker();
-        let ticker = Arc::new(Ticker::start(&engine));
-        Self { engine, ticker }
+        let winch = Self::compiling_engine(Tier::Winch).ok();
+        let cranelift = Self::compiling_engine(Tier::Cranelift)
+            .expect("these settings fit together on every machine that weir is built for");
+        // Each engine has an epoch of its own.
+        let ticker = Arc::new(Ticker::start(winch.iter().chain([&cranelift]).cloned().collect()));
+        Self { winch, cranelift, ticker }
     }
 
     /// An engine whose calls nobody ends: for compiling only.
-    pub(crate) fn engine_without_ticker() -> Engine {
+    ///
+    /// # Errors
+    /// When there is no such compiler for this machine.
+    pub(crate) fn compiling_engine(tier: Tier) -> wasmtime::Result<Engine> {
         let mut config = Config::new();
         config
+            .strategy(match tier {
+                Tier::Winch => Strategy::Winch,
+                Tier::Cranelift => Strategy::Cranelift,
+            })
+            // One core: a component that is built to make compilers suffer is to leave the others alone.
+            .parallel_compilation(false)
             // 109 ns a call instead of 341: no books are kept for tasks that no extension has.
             .concurrency_support(false)
             .epoch_interruption(true)
             // A backtrace names functions of the guest, and stripped guests have none.
             .wasm_backtrace_max_frames(None);
-        Engine::new(&config).expect("these settings fit together on every machine that weir is built for")
+        Engine::new(&config)
     }
 
-    pub(crate) fn engine(&self) -> &Engine {
-        &self.engine
+    /// The engine that runs what this compiler made, if it knows this machine.
+    pub(crate) fn engine(&self, tier: Tier) -> Option<&Engine> {
+        match tier {
+            Tier::Winch => self.winch.as_ref(),
+            Tier::Cranelift => Some(&self.cranelift),
+        }
+    }
+
+    pub(crate) fn cranelift(&self) -> &Engine {
+        &self.cranelift
     }
 }
 
 /// An opened component: instances are made from it. Shared by all workers.
 pub(crate) struct Extension {
     description: Description,
-    component: Linked,
-    limits: Limits,
-}
-
-/// A component whose imports are all decided, and what instances of it need.
-#[derive(Clone)]
-struct Linked {
-    pre: InstancePre<State>,
-    ticker: Arc<Ticker>,
-    exports: Exports,
-    class: Arc<str>,
+    code: Arc<Code>,
 }
 
 /// Where the functions of the contract lie in a component.
@@ -95,18 +133,18 @@ struct Exports {
 }
 
 impl Extension {
-    /// Links and describes a component.
+    /// Links and describes a component that `tier` compiled.
     ///
     /// # Errors
     /// When it has other exports or imports than the contract, needs more than the limits from the
     /// start, or breaks when asked to describe itself.
-    pub(crate) fn open(runtime: &Runtime, component: &Component, limits: Limits) -> Result<Self, OpenError> {
-        let engine = &runtime.engine;
-        let exports = Exports::find(engine, component)?;
-        limits::check(component, &limits)?;
-        let pre = imports::link(engine, component)?;
-        let ticker = runtime.ticker.clone();
-        let mut linked = Linked { pre, ticker, exports, class: "?".into() };
+    pub(crate) fn open(
+        runtime: &Runtime,
+        component: &Component,
+        tier: Tier,
+        limits: Limits,
+    ) -> Result<Self, OpenError> {
+        let mut linked = Linked::new(component, tier, runtime.ticker.clone(), &limits, "?".into())?;
         let description = linked.describe(&limits)?;
         linked.class = description.class.as_str().into();
         for (kind, export) in [(Kind::Filter, &linked.exports.judge), (Kind::Lister, &linked.exports.answer)]
@@ -120,32 +158,12 @@ impl Extension {
                 )));
             }
         }
-        Ok(Self { description, component: linked, limits })
+        Ok(Self { description, code: Arc::new(Code::new(linked, limits)) })
     }
 
-    /// An instance that has taken its configuration, and the fields that it will read.
-    fn configured(&self, config: &str) -> Result<(Guest, Vec<Field>), Broke> {
-        let mut guest = self.component.instantiate(&self.limits)?;
-        let configure = guest.function::<(String,), (Result<String, String>,)>(
-            &self.component.exports.configure,
-            "configure",
-        )?;
-        let deadline = CONFIGURE_DEADLINE.max(self.limits.deadline);
-        match guest.call(&configure, (config.to_owned(),), deadline)?.0 {
-            Ok(json) => Ok((guest, fields_of(&json)?)),
-            Err(reason) => Err(Broke { kind: BrokeKind::Error, reason }),
-        }
-    }
-
-    fn export<'e>(
-        &self,
-        export: &'e Option<ComponentExportIndex>,
-        kind: Kind,
-    ) -> Result<&'e ComponentExportIndex, Broke> {
-        export.as_ref().ok_or_else(|| Broke {
-            kind: BrokeKind::Error,
-            reason: format!("{} is no {}", self.description.class, kind_name(kind)),
-        })
+    /// What its instances are made from.
+    pub(crate) fn code(&self) -> &Arc<Code> {
+        &self.code
     }
 }
 
@@ -154,58 +172,20 @@ impl Loaded for Extension {
         &self.description
     }
 
+    fn compiled_by(&self) -> Option<CompiledBy> {
+        Some(self.code.compiled_by())
+    }
+
     fn configure(&self, config: &str) -> Result<Vec<Field>, Broke> {
-        self.configured(config).map(|(_, fields)| fields)
+        self.code.configured(config).map(|(_, _, fields)| fields)
     }
 
     fn filter(&self, config: &str, fields: &Arc<[Field]>) -> Result<Box<dyn MessageFilter>, Broke> {
-        let (mut guest, found) = self.configured(config)?;
-        if *found != **fields {
-            return Err(Broke {
-                kind: BrokeKind::BadAnswer,
-                reason: "it reads other fields than it did with this configuration before".into(),
-            });
-        }
-        let judge = guest.function(self.export(&self.component.exports.judge, Kind::Filter)?, "judge")?;
-        Ok(Box::new(filter::ComponentFilter::new(guest, judge, fields.clone(), self.limits)))
+        Ok(Box::new(filter::ComponentFilter::new(&self.code, config, fields)?))
     }
 
     fn lister(&self, config: &str) -> Result<Box<dyn TopicLister>, Broke> {
-        let (mut guest, _) = self.configured(config)?;
-        let answer = guest.function(self.export(&self.component.exports.answer, Kind::Lister)?, "answer")?;
-        Ok(Box::new(lister::ComponentLister::new(guest, answer, self.limits)))
-    }
-}
-
-impl Linked {
-    fn instantiate(&self, limits: &Limits) -> Result<Guest, Broke> {
-        let mut store = Store::new(self.pre.engine(), State::new(self.class.clone(), limits.memory));
-        store.limiter(|state| &mut state.limiter);
-        store.set_hostcall_fuel(limits::HOST_CALL_BYTES);
-        store.set_max_component_handles(limits::HANDLES);
-        // Instantiating runs the guest's start functions.
-        store.set_epoch_deadline(self.ticker.ticks(CONFIGURE_DEADLINE.max(limits.deadline)));
-        match self.pre.instantiate(&mut store) {
-            Ok(instance) => Ok(Guest { store, instance, ticker: self.ticker.clone(), broken: None }),
-            Err(error) => Err(explain(&error, store.data_mut())),
-        }
-    }
-
-    fn describe(&self, limits: &Limits) -> Result<Description, OpenError> {
-        let broke = |broke: Broke| {
-            OpenError(match broke.kind {
-                BrokeKind::Deadline => {
-                    format!("describe did not end within {} s", DESCRIBE_DEADLINE.as_secs())
-                }
-                kind => format!("describe broke ({kind}): {}", broke.reason),
-            })
-        };
-        let mut guest = self.instantiate(limits).map_err(|error| {
-            OpenError(format!("no instance of it could be made ({}): {}", error.kind, error.reason))
-        })?;
-        let describe = guest.function::<(), (String,)>(&self.exports.describe, "describe").map_err(broke)?;
-        let (json,) = guest.call(&describe, (), DESCRIBE_DEADLINE).map_err(broke)?;
-        Description::parse(&json)
+        Ok(Box::new(lister::ComponentLister::new(&self.code, config)?))
     }
 }
 
@@ -244,7 +224,7 @@ impl Guest {
     {
         self.instance.get_typed_func(&mut self.store, export).map_err(|error| Broke {
             kind: BrokeKind::BadAnswer,
-            reason: format!("its function {name} has another type than the contract's: {error:#}"),
+            reason: cut(&format!("its function {name} has another type than the contract's: {error:#}")),
         })
     }
 
@@ -268,6 +248,11 @@ impl Guest {
             broke
         })
     }
+}
+
+/// What a guest says of itself, short enough for a listing and the log.
+fn cut(text: &str) -> String {
+    said::one_line(&text[..text.floor_char_boundary(MAX_REASON)])
 }
 
 fn kind_name(kind: Kind) -> &'static str {
@@ -300,7 +285,7 @@ fn explain(error: &wasmtime::Error, state: &mut State) -> Broke {
         }
         Some(trap) => Broke { kind: BrokeKind::Trap, reason: with(trap.to_string()) },
         None => {
-            let reason = format!("{error:#}");
+            let reason = cut(&format!("{error:#}"));
             let kind = if limits::is_limit(&reason) { BrokeKind::Memory } else { BrokeKind::Trap };
             Broke { kind, reason: with(reason) }
         }

@@ -47,7 +47,7 @@ pub use options::{ClassOptions, Options};
 pub use schema::{MAX_CONFIG_BYTES, MAX_SCHEMA_BYTES};
 pub use version::{Configured, Counts, Tally};
 
-use crate::artifact::{Loader, LoaderOptions};
+use crate::artifact::{Loader, LoaderFigures};
 use crate::builtin::Builtin;
 use durable::{Files, Found, Store};
 use key::Checksums;
@@ -127,8 +127,7 @@ impl Extensions {
     /// # Errors
     /// When the folder cannot be read or written, or holds what weir did not write.
     pub fn open(options: Options, builtins: Vec<Builtin>) -> io::Result<Arc<Self>> {
-        let loader = LoaderOptions { folder: options.folder.clone(), compiler: options.compiler.clone() };
-        let loader = Arc::new(Loader::new(loader)?);
+        let loader = Arc::new(Loader::new(options.loader())?);
         Self::open_with(options, builtins, loader)
     }
 
@@ -256,6 +255,11 @@ impl Extensions {
     /// One entry of [`list`](Self::list).
     pub fn info(&self, class: &ClassName) -> Option<ExtensionInfo> {
         self.entry(class).map(|entry| entry.info())
+    }
+
+    /// What opening artifacts has cost since the start, and how many native libraries are open.
+    pub fn figures(&self) -> LoaderFigures {
+        self.door.as_ref().map(|door| door.opener.figures()).unwrap_or_default()
     }
 
     /// The files of the drop folder that are not in force, and why.

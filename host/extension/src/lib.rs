@@ -11,10 +11,12 @@
 
 mod artifact;
 pub mod builtin;
+mod child;
 mod compiled;
 mod component;
 pub mod extensions;
 pub mod filter;
+mod frame;
 pub mod lister;
 pub mod message;
 pub mod names;
@@ -24,11 +26,11 @@ mod said;
 mod testing;
 pub mod watch;
 
-pub use artifact::{CompilerCommand, Limits, LoaderOptions};
 #[doc(hidden)]
 pub use artifact::{FilterAndFields, opened};
+pub use artifact::{Limits, LoaderFigures, LoaderOptions};
 pub use builtin::Builtin;
-pub use compiled::{COMPILER_CHILD, compile_child};
+pub use child::{CHILD, ChildCommand, child_main};
 pub use extensions::{
     ClassConfig, ClassName, ClassOptions, ConfigError, Configured, Counts, ExtensionInfo, Extensions, Form,
     Inspection, Key, Kind, Options, RefusedFile, RegisterError, Registered, RemoveError, Scope, Source,

@@ -4,154 +4,32 @@
 //! nothing ends a loop of its code. The edge is guarded all the same: `abi_stable` compares both sides'
 //! types before a function is called, and the SDK catches panics on the library's side.
 //!
-//! No type of abi_stable leaves this file and its folder.
+//! `library.rs` opens them, and `rehearsal.rs` has a child do so first. No type of abi_stable leaves this file and its folder.
 
-use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use abi_stable::library::{LibHeader, LibraryError, lib_header_from_path};
 use abi_stable::std_types::{RErr, ROk, RResult, RSlice, RSliceMut, RSome, RStr, RString};
 use parking_lot::RwLock;
-use tracing::{debug, info, warn};
-use weir_plugin_api::native::{Batch, Failure, FilterBox, Host, ListerBox, Payloads, Slot, v1_0};
+use tracing::debug;
+use weir_plugin_api::native::{Batch, Failure, FilterBox, Host, Payloads, Slot};
 
 use crate::artifact::{Description, Loaded, OpenError, fields_of};
-use crate::compiled::private_folder;
 use crate::extensions::Kind;
 use crate::filter::{Broke, BrokeKind, MessageFilter, Verdict};
 use crate::lister::TopicLister;
 use crate::message::{Field, Mapping, Messages};
 use crate::said;
 
+mod library;
 mod lister;
+mod rehearsal;
 
 #[cfg(test)]
 mod tests;
 
-/// The folder in which each library gets a path of its own, and their count.
-pub(crate) struct Libraries {
-    folder: PathBuf,
-    opened: AtomicUsize,
-}
-
-/// A library of ours, open for good: the functions of its root module.
-pub(crate) struct Library {
-    version: String,
-    start: extern "C" fn(Host),
-    describe: extern "C" fn() -> RString,
-    filter: extern "C" fn(RStr<'_>) -> RResult<FilterBox, Failure>,
-    lister: extern "C" fn(RStr<'_>) -> RResult<ListerBox, Failure>,
-}
-
-impl Libraries {
-    /// Opens the folder, making it if need be.
-    ///
-    /// # Errors
-    /// When it cannot be made, or belongs to another user.
-    pub(crate) fn open(folder: &Path) -> io::Result<Self> {
-        private_folder(folder)?;
-        Ok(Self { folder: folder.to_owned(), opened: AtomicUsize::new(0) })
-    }
-
-    /// How many libraries are open. Each holds about half a megabyte until the process ends.
-    pub(crate) fn count(&self) -> usize {
-        self.opened.load(Ordering::Relaxed)
-    }
-
-    /// Opens a library from a copy of its own; `from` is for the log.
-    ///
-    /// # Errors
-    /// When it is no library of ours, or of another major version of the contract.
-    pub(crate) fn open_library(&self, bytes: &[u8], sha256: &str, from: &Path) -> Result<Library, OpenError> {
-        let header = self.header(bytes, sha256)?;
-        let count = self.opened.fetch_add(1, Ordering::Relaxed) + 1;
-        let version = header.version_strings().version.to_string();
-        info!(from = %from.display(), contract = version, libraries = count, "native library opened");
-        Library::of(header, version)
-    }
-
-    fn header(&self, bytes: &[u8], sha256: &str) -> Result<&'static LibHeader, OpenError> {
-        // dlopen knows a library by its path, by its inode too, and gives back the first one for ever:
-        // so each gets a path that this process never used before. The inode is not used again while
-        // the library is mapped, which is until the end.
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = self.folder.join(format!("{sha256}-{}-{next}.so", std::process::id()));
-        let copied = fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)
-            .and_then(|mut file| file.write_all(bytes));
-        let header = match copied {
-            Ok(()) => lib_header_from_path(&path).map_err(|error| OpenError(explain(&error))),
-            Err(error) => Err(OpenError(format!("its copy {} cannot be written: {error}", path.display()))),
-        };
-        // An open library needs its name no more.
-        if let Err(error) = fs::remove_file(&path) {
-            warn!(path = %path.display(), %error, "copy of a library not removed");
-        }
-        header
-    }
-}
-
-impl Library {
-    fn of(header: &'static LibHeader, version: String) -> Result<Self, OpenError> {
-        let (major, minor) = version.split_once('.').unwrap_or((&version, "0"));
-        if major != "1" {
-            return Err(OpenError(format!("it was built for contract {version}, this host speaks 1.x")));
-        }
-        match minor.split('.').next() {
-            #[cfg(test)]
-            Some(minor) if minor != "0" => tests::open_as_next_minor(header, version),
-            // A library of a later minor is taken as the latest that we know: its types only grew.
-            _ => Self::of_first_minor(header, version),
-        }
-    }
-
-    fn of_first_minor(header: &'static LibHeader, version: String) -> Result<Self, OpenError> {
-        let root: v1_0::RootRef = header.init_root_module().map_err(|error| OpenError(explain(&error)))?;
-        Ok(Self {
-            version,
-            start: root.start(),
-            describe: root.describe(),
-            filter: root.filter(),
-            lister: root.lister(),
-        })
-    }
-}
-
-/// A sentence about why a library was not taken. abi_stable's own report of types that differ has 16 to
-/// 36 KB: it goes to the log.
-fn explain(error: &LibraryError) -> String {
-    match error {
-        LibraryError::OpenError { err, .. } => format!("the system cannot load it: {}", first_line(err)),
-        LibraryError::GetSymbolError { .. } => {
-            "it is a native library without weir's root module; end its crate with the SDK's export!".into()
-        }
-        LibraryError::IncompatibleVersionNumber { expected_version, actual_version, .. } => {
-            format!("it was built for contract {actual_version}, this host speaks {expected_version}")
-        }
-        LibraryError::InvalidAbiHeader(_) | LibraryError::InvalidCAbi { .. } => {
-            "it was built with another version of abi_stable than this host's; build it with the SDK of this host".into()
-        }
-        LibraryError::AbiInstability(report) => {
-            debug!(%report, "types of a native library differ from ours");
-            "its types differ from those of the contract version that it names; build it with the SDK, unchanged (the full report is in the log at level debug)".into()
-        }
-        LibraryError::RootModule { err, .. } => format!("its root module was not made: {}", first_line(err)),
-        other => format!("it was not taken: {}", first_line(other)),
-    }
-}
-
-fn first_line(error: &impl std::fmt::Display) -> String {
-    let text = error.to_string();
-    text.lines().find(|line| !line.trim().is_empty()).unwrap_or("").trim().chars().take(300).collect()
-}
+pub(crate) use library::Libraries;
+use library::Library;
+pub(crate) use rehearsal::rehearse;
 
 /// Names of libraries for their log lines, by the context that each was given. Grows with the libraries.
 static LOGGED_AS: RwLock<Vec<Arc<str>>> = RwLock::new(Vec::new());

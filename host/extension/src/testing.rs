@@ -10,24 +10,29 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use crate::artifact::{CompilerCommand, FilterAndFields, Limits, Loaded, Loader, LoaderOptions, OpenError};
+use crate::artifact::{FilterAndFields, Limits, Loaded, Loader, LoaderOptions, OpenError};
+use crate::child::tests::this_program;
 use crate::filter::{Broke, MessageFilter, Verdict};
 use crate::message::{Field, Messages};
 
-/// A loader whose compiler is this very test program.
+/// A loader whose children are this very test program.
 pub(crate) struct Bench {
     pub(crate) loader: Loader,
     pub(crate) folder: tempfile::TempDir,
 }
 
 impl Bench {
+    /// Components are compiled once, by Cranelift.
     pub(crate) fn new() -> Self {
+        Self::with(|options| options.winch_from = usize::MAX)
+    }
+
+    pub(crate) fn with(change: impl FnOnce(&mut LoaderOptions)) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let args = ["--exact", "compiled::tests::compiler_child", "--nocapture"].map(String::from).to_vec();
-        let compiler = CompilerCommand { args, ..CompilerCommand::default() };
-        let loader =
-            Loader::new(LoaderOptions { folder: folder.path().join("extensions"), compiler }).unwrap();
-        Self { loader, folder }
+        let loader = LoaderOptions::new(folder.path().join("extensions"));
+        let mut options = LoaderOptions { child: this_program(), ..loader };
+        change(&mut options);
+        Self { loader: Loader::new(options).unwrap(), folder }
     }
 
     pub(crate) fn component(&self, bytes: &[u8], limits: Limits) -> Result<Arc<dyn Loaded>, OpenError> {
@@ -47,7 +52,7 @@ impl Bench {
     }
 }
 
-fn sha256(bytes: &[u8]) -> String {
+pub(crate) fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -61,6 +66,21 @@ pub(crate) fn guest(file: &str) -> Vec<u8> {
         Ok(bytes) => bytes,
         Err(error) => panic!("{} cannot be read ({error}): run `make guests` first", path.display()),
     }
+}
+
+/// Looks until this holds; in vain for a minute, it fails.
+#[track_caller]
+pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
+    let begun = std::time::Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "waited for: {what}");
+        std::thread::park_timeout(Duration::from_millis(2));
+    }
+}
+
+/// A component that was written by hand.
+pub(crate) fn text(name: &str) -> Vec<u8> {
+    wat::parse_file(format!("{}/../../tests/wat/{name}.wat", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
 /// A filter instance and the fields that it reads.

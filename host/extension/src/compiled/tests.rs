@@ -1,97 +1,172 @@
-use super::*;
+use std::fs;
+use std::path::PathBuf;
 
-fn command(script: &str) -> CompilerCommand {
-    CompilerCommand { program: "/bin/sh".into(), args: vec!["-c".into(), script.into()] }
-}
+use super::*;
+use crate::artifact::{Limits, Loaded};
+use crate::child::tests::{shell, this_program};
+use crate::component::Extension;
+use crate::filter::Verdict;
+use crate::message::Messages;
+use crate::testing::{Bench, filter, guest, judge, sha256, text, until};
+
+const PATIENT: Limits = Limits { deadline: Duration::from_secs(60), memory: 64 << 20 };
 
 #[track_caller]
-fn fails(script: &str, bytes: &[u8], timeout: Duration, because: &str) {
-    let error = run_child(&command(script), bytes, timeout).unwrap_err().to_string();
+fn fails(script: &str, because: &str) {
+    let ended = run(&shell(script), Task::Winch, b"", Duration::from_millis(200), &Ender::default());
+    let error = ended.err().unwrap().to_string();
     assert!(error.contains(because), "{error}");
-}
-
-/// Tests nothing: it is what the compiler children of this crate's tests run.
-#[test]
-fn compiler_child() {
-    if std::env::var_os(COMPILER_CHILD).is_some() {
-        std::process::exit(child().into());
-    }
-}
-
-const LONG: Duration = Duration::from_secs(60);
-
-#[test]
-fn a_frame_is_found_behind_noise_and_only_whole() {
-    let framed = frame(b"code");
-    assert_eq!(unframe(&framed), Some(&b"code"[..]));
-    let noisy = [b"running 1 test\n", &framed[..], b"ok\n"].concat();
-    assert_eq!(unframe(&noisy), Some(&b"code"[..]));
-    for end in 0..framed.len() {
-        assert_eq!(unframe(&framed[..end]), None, "cut at {end}");
-    }
-    for at in 0..framed.len() {
-        let mut damaged = framed.clone();
-        damaged[at] ^= 1;
-        assert_eq!(unframe(&damaged), None, "damaged at {at}");
-    }
 }
 
 #[test]
 fn each_end_of_a_child_has_its_sentence() {
-    fails("echo 'bad magic' >&2; exit 3", b"", LONG, "not a valid component: bad magic");
-    fails("kill -ABRT $$", b"", LONG, "more than 1024 MiB of memory");
-    fails("kill -XCPU $$", b"", LONG, "more than 60 s of processor time");
-    fails("exit 7", b"", LONG, "ended with exit status: 7");
-    fails("echo hello", b"", LONG, "damaged");
+    fails("echo 'bad magic' >&2; exit 3", "not a valid component: bad magic");
+    fails("kill -ABRT $$", "more than 1024 MiB of memory");
+    fails("kill -XCPU $$", "more than 60 s of processor time");
+    fails("exit 7", "ended with exit status: 7");
+    fails("exec cat < /dev/zero", "longer than 0 s");
 }
 
-#[test]
-fn a_child_that_does_not_end_is_killed() {
-    fails("exec cat > /dev/null < /dev/zero", b"", Duration::from_millis(50), "took longer than");
-}
-
-#[test]
-fn a_child_that_reads_nothing_and_one_that_complains_much_do_not_block() {
-    let large = vec![0; 1 << 20];
-    fails("exit 7", &large, LONG, "exit status: 7");
-    fails("head -c 1000000 /dev/zero >&2; exit 7", &large, LONG, "exit status: 7");
-}
-
-fn cache(folder: &Path) -> Cache {
-    Cache::open(folder, &Runtime::engine_without_ticker()).unwrap()
-}
-
-#[test]
-fn the_cache_gives_back_whole_files_only() {
+/// A compiler whose children are this program, and where it keeps what they make.
+fn compiler(winch_from: usize) -> (Compiler, Runtime, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    let cache = cache(&folder.path().join("a/b"));
-    assert_eq!(cache.get("00"), None);
-    cache.put("00", b"code");
-    assert_eq!(cache.get("00").as_deref(), Some(&b"code"[..]));
-    fs::write(cache.path("00"), &frame(b"code")[..HEADER + 2]).unwrap();
-    assert_eq!(cache.get("00"), None);
+    let cache = Cache::open(&folder.path().join("compiled")).unwrap();
+    (Compiler::new(this_program(), cache, winch_from), Runtime::new(), folder)
 }
 
-#[test]
-fn the_cache_keeps_a_number_of_files() {
-    let folder = tempfile::tempdir().unwrap();
-    let cache = cache(&folder.path().join("c"));
-    for name in ["00", "01", "02"] {
-        cache.put(name, b"code");
+impl Compiler {
+    fn counted(&self) -> [u64; 3] {
+        let Counters { compilations, found, damaged, .. } = &self.counters;
+        [compilations, found, damaged].map(|counter| counter.load(Ordering::Relaxed))
     }
-    cache.prune(1).unwrap();
-    assert_eq!(fs::read_dir(&cache.folder).unwrap().count(), 1);
+
+    fn opened(&self, runtime: &Runtime, bytes: &[u8]) -> (Extension, Tier) {
+        let (component, tier) = self.first(runtime, bytes, &sha256(bytes)).unwrap();
+        (Extension::open(runtime, &component, tier, PATIENT).unwrap(), tier)
+    }
+}
+
+fn files(folder: &tempfile::TempDir) -> Vec<PathBuf> {
+    fs::read_dir(folder.path().join("compiled")).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+/// The guest accepts the first message of an instance only.
+#[test]
+fn an_instance_goes_on_with_better_code_between_two_batches() {
+    let (compiler, runtime, folder) = compiler(0);
+    let bytes = guest("misbehaving.wasm");
+    let (loaded, tier) = compiler.opened(&runtime, &bytes);
+    assert_eq!(tier, Tier::Winch);
+    let compiled_by = || loaded.compiled_by().unwrap();
+    assert_eq!((compiled_by().by, compiled_by().note.as_deref()), ("winch", Some("cranelift is compiling")));
+    let (mut warm, fields) = filter(&loaded, "{}").unwrap();
+    let mut messages = Messages::new(fields);
+    messages.row().property("do", "first");
+    messages.row().property("do", "reject");
+    let mut judged = || judge(&mut *warm, &messages).unwrap();
+    use Verdict::{Accept, Reject};
+    assert_eq!(judged(), [Accept, Reject]);
+    assert_eq!(judged(), [Reject, Reject]);
+
+    let better = compiler.best(&runtime, &bytes, &sha256(&bytes), &Ender::default()).unwrap();
+    loaded.code().replace(&better).unwrap();
+    assert_eq!((compiled_by().by, compiled_by().note), ("cranelift", None));
+    assert_eq!(judged(), [Accept, Reject], "the instance is a new one");
+    assert_eq!(judged(), [Reject, Reject], "and stays");
+    assert_eq!(files(&folder).len(), 1, "Winch's code is not kept any longer");
+    assert_eq!(compiler.opened(&runtime, &bytes).1, Tier::Cranelift, "it is found compiled");
+    assert_eq!(compiler.counted(), [2, 1, 0]);
 }
 
 #[test]
-fn a_folder_that_others_may_enter_is_closed_and_a_link_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let open = folder.path().join("open");
-    fs::create_dir(&open).unwrap();
-    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
-    private_folder(&open).unwrap();
-    assert_eq!(fs::metadata(&open).unwrap().mode() & 0o777, 0o700);
-    let link = folder.path().join("link");
-    std::os::unix::fs::symlink(&open, &link).unwrap();
-    assert!(private_folder(&link).unwrap_err().to_string().contains("link"));
+fn cranelift_follows_by_itself() {
+    let bench = Bench::with(|options| options.winch_from = 0);
+    for (name, by) in [("even.wasm", "cranelift"), ("any-lister.wasm", "cranelift")] {
+        let loaded = bench.component(&guest(name), PATIENT).unwrap();
+        until("Cranelift's code", || loaded.compiled_by().unwrap().by == by);
+    }
+    let figures = bench.loader.figures();
+    assert_eq!((figures.compilations, figures.found_compiled, figures.damaged), (4, 0, 0));
+    assert!(figures.compiling > Duration::ZERO);
+}
+
+/// Here it never ends.
+#[test]
+fn a_loader_that_goes_ends_what_is_compiled_behind() {
+    let bench = Bench::with(|options| {
+        options.winch_from = 0;
+        let script = "[ $WEIR_CHILD = behind ] && exec cat < /dev/zero; exec \"$0\" \"$@\"";
+        let program = std::env::current_exe().unwrap().to_str().unwrap().to_owned();
+        let script = shell(script).args.into_iter().chain([program]);
+        let args = script.chain(std::mem::take(&mut options.child.args)).collect();
+        options.child = ChildCommand { program: "/bin/sh".into(), args };
+    });
+    let loaded = bench.component(&guest("even.wasm"), PATIENT).unwrap();
+    let begun = Instant::now();
+    drop(bench);
+    assert!(begun.elapsed() < CHILD_TIMEOUT);
+    assert_eq!(loaded.compiled_by().unwrap().by, "winch");
+    let (mut filter, fields) = filter(&*loaded, "{}").unwrap();
+    let mut messages = Messages::new(fields);
+    messages.row().property("n", "2");
+    assert_eq!(judge(&mut *filter, &messages).unwrap(), [Verdict::Accept]);
+}
+
+/// Winch has no tail calls, and no garbage collection.
+#[test]
+fn what_winch_cannot_do_is_done_by_cranelift() {
+    let (compiler, runtime, _folder) = compiler(0);
+    for name in ["has-tail-calls", "has-garbage-collection"] {
+        let (loaded, tier) = compiler.opened(&runtime, &text(name));
+        assert_eq!(tier, Tier::Cranelift, "{name}");
+        let (mut filter, fields) = filter(&loaded, "{}").unwrap();
+        let mut messages = Messages::new(fields);
+        messages.row();
+        assert_eq!(judge(&mut *filter, &messages).unwrap(), [Verdict::Accept], "{name}");
+    }
+    let error = compiler.first(&runtime, b"\0asm\x0d\0\x01\0\x7f\0", "00").err().unwrap();
+    assert!(error.to_string().contains("not a valid component"), "{error}");
+}
+
+#[test]
+fn small_components_are_compiled_once() {
+    let (compiler, runtime, _folder) = compiler(1 << 20);
+    assert_eq!(compiler.opened(&runtime, &text("accepts-everything")).1, Tier::Cranelift);
+    assert_eq!(compiler.counted(), [1, 0, 0]);
+}
+
+#[test]
+fn kept_code_that_is_damaged_or_foreign_is_made_again() {
+    let (compiler, runtime, folder) = compiler(usize::MAX);
+    let (bytes, other) = (text("accepts-everything"), text("grows-in-judge"));
+    compiler.opened(&runtime, &bytes);
+    let [place] = &files(&folder)[..] else { panic!("one file") };
+    let mut damaged = fs::read(place).unwrap();
+    *damaged.last_mut().unwrap() ^= 1;
+    fs::write(place, damaged).unwrap();
+    compiler.opened(&runtime, &bytes);
+    assert_eq!(compiler.counted(), [2, 0, 1]);
+    compiler.opened(&runtime, &bytes);
+    assert_eq!(compiler.counted(), [2, 1, 1], "it is whole again");
+
+    compiler.opened(&runtime, &other);
+    let foreign = files(&folder).into_iter().find(|path| path != place).unwrap();
+    fs::copy(place, &foreign).unwrap();
+    let (loaded, _) = compiler.opened(&runtime, &other);
+    assert_eq!(loaded.description().class.as_str(), "demo.GrowsInJudge", "not the other one's code");
+    assert_eq!(compiler.counted(), [4, 1, 2]);
+}
+
+#[test]
+fn code_is_kept_for_an_engine_and_a_processor() {
+    let runtime = Runtime::new();
+    let keys = [Tier::Winch, Tier::Cranelift].map(|tier| key_of(runtime.engine(tier).unwrap()));
+    assert_ne!(keys[0], keys[1]);
+    assert_eq!(keys, [Tier::Winch, Tier::Cranelift].map(|tier| key_of(Runtime::new().engine(tier).unwrap())));
+    let mut config = wasmtime::Config::new();
+    config.concurrency_support(false).epoch_interruption(true).wasm_backtrace_max_frames(None);
+    let with_its_features = key_of(&Engine::new(&config).unwrap());
+    // A named target is a processor of its family with no more than what all of them have.
+    config.target(&format!("{}-unknown-linux-gnu", std::env::consts::ARCH)).unwrap();
+    assert_ne!(key_of(&Engine::new(&config).unwrap()), with_its_features);
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use wasmtime::component::TypedFunc;
 
+use super::code::{Code, Origin};
 use super::columns::Columns;
-use super::{Guest, verdicts};
+use super::{Guest, cut, verdicts};
 use crate::artifact::Limits;
 use crate::filter::{Broke, BrokeKind, MessageFilter, Verdict};
 use crate::message::{Field, Mapping, Messages};
@@ -15,20 +16,64 @@ use crate::message::{Field, Mapping, Messages};
 pub(super) type Judge = TypedFunc<(Arc<Vec<u8>>,), (Result<Vec<u8>, String>,)>;
 
 pub(super) struct ComponentFilter {
-    guest: Guest,
-    judge: Judge,
+    made: Made,
     fields: Arc<[Field]>,
     columns: Columns,
     mapping: Option<Mapping>,
     limits: Limits,
     reads_payload: bool,
+    /// An instance could not be made from better code: this one goes on.
+    settled: bool,
+}
+
+/// An instance, and what it is made from.
+struct Made {
+    guest: Guest,
+    judge: Judge,
+    origin: Origin,
+}
+
+impl Made {
+    fn new(code: &Arc<Code>, config: &str, fields: &[Field]) -> Result<Self, Broke> {
+        let (mut guest, origin, found) = code.configured(config)?;
+        if found != fields {
+            return Err(Broke {
+                kind: BrokeKind::BadAnswer,
+                reason: "it reads other fields than it did with this configuration before".into(),
+            });
+        }
+        let Some(judge) = &origin.linked.exports.judge else {
+            return Err(Broke { kind: BrokeKind::Error, reason: format!("{} is no filter", code.class()) });
+        };
+        let judge = guest.function(judge, "judge")?;
+        Ok(Self { guest, judge, origin })
+    }
 }
 
 impl ComponentFilter {
-    pub(super) fn new(guest: Guest, judge: Judge, fields: Arc<[Field]>, limits: Limits) -> Self {
-        let reads_payload = fields.contains(&Field::Payload);
-        let columns = Columns::new(&fields);
-        Self { guest, judge, fields, columns, mapping: None, limits, reads_payload }
+    pub(super) fn new(code: &Arc<Code>, config: &str, fields: &Arc<[Field]>) -> Result<Self, Broke> {
+        Ok(Self {
+            made: Made::new(code, config, fields)?,
+            fields: fields.clone(),
+            columns: Columns::new(fields),
+            mapping: None,
+            limits: code.limits(),
+            reads_payload: fields.contains(&Field::Payload),
+            settled: false,
+        })
+    }
+
+    /// Goes on with an instance of the better code, between two batches.
+    #[cold]
+    fn improve(&mut self) {
+        let Origin { code, config, .. } = &self.made.origin;
+        match Made::new(code, config, &self.fields) {
+            Ok(made) => self.made = made,
+            Err(broke) => {
+                tracing::warn!(class = code.class(), %broke, "an instance goes on with Winch's code");
+                self.settled = true;
+            }
+        }
     }
 }
 
@@ -42,18 +87,22 @@ impl MessageFilter for ComponentFilter {
         if rows.is_empty() {
             return Ok(());
         }
+        if self.made.origin.is_superseded() && !self.settled {
+            self.improve();
+        }
+        let Made { guest, judge, .. } = &mut self.made;
         let mapping = Mapping::of(&mut self.mapping, &self.fields, messages.fields());
         let batch = self.columns.write(messages, rows, mapping)?;
         if self.reads_payload {
             let payloads = rows.iter().map(|row| messages.payload(*row).cloned());
-            self.guest.store.data_mut().payloads.extend(payloads);
+            guest.store.data_mut().payloads.extend(payloads);
         }
         let deadline = self.limits.deadline_of(rows.len());
-        let answer = self.guest.call(&self.judge, (batch,), deadline);
-        self.guest.store.data_mut().payloads.clear();
+        let answer = guest.call(judge, (batch,), deadline);
+        guest.store.data_mut().payloads.clear();
         match answer?.0 {
             Ok(answer) => verdicts::read(&answer, rows.len(), verdicts),
-            Err(reason) => Err(Broke { kind: BrokeKind::Error, reason }),
+            Err(reason) => Err(Broke { kind: BrokeKind::Error, reason: cut(&reason) }),
         }
     }
 }

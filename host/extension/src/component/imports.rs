@@ -154,10 +154,6 @@ impl Log {
     }
 }
 
-fn cut(text: &str, most: usize) -> &str {
-    &text[..text.floor_char_boundary(most)]
-}
-
 /// Decides every import of a component.
 ///
 /// # Errors
@@ -171,7 +167,8 @@ pub(super) fn link(engine: &Engine, component: &Component) -> Result<InstancePre
         define(&mut linker, engine, name, interface)?;
     }
     let wrong = |error: wasmtime::Error| {
-        OpenError(format!("what it imports has another type than what weir offers: {error:#}"))
+        let error = super::cut(&format!("{error:#}"));
+        OpenError(format!("what it imports has another type than what weir offers: {error}"))
     };
     linker.define_unknown_imports_as_traps(component).map_err(wrong)?;
     linker.instantiate_pre(component).map_err(wrong)
@@ -193,6 +190,7 @@ pub(super) fn define(
     if let Some(ours) = ours
         && !version.starts_with("1.")
     {
+        let (version, name) = (super::cut(version), super::cut(name));
         return Err(OpenError(format!(
             "it was built for contract {version}, this host speaks 1.x: it imports {name}, expected {ours}"
         )));
@@ -202,10 +200,14 @@ pub(super) fn define(
         Some(_) => lister::topics(&mut instance),
         None => wasi(&mut instance, engine, path, interface),
     });
-    defined.map_err(|error| OpenError(format!("its import {name} cannot be linked: {error:#}")))
+    defined.map_err(|error| {
+        let (name, error) = (super::cut(name), super::cut(&format!("{error:#}")));
+        OpenError(format!("its import {name} cannot be linked: {error}"))
+    })
 }
 
 fn unknown(name: &str) -> OpenError {
+    let name = super::cut(name);
     OpenError(format!("it imports {name:?}, which weir does not offer; expected {HOST}, {TOPICS} or wasi:*"))
 }
 
@@ -330,6 +332,7 @@ pub(super) fn wrong_world(engine: &Engine, component: &Component) -> String {
     let ours = |name: &&&str| name.starts_with("weir:extension/");
     if let Some(other) = exports.iter().filter(ours).find(|name| !name.contains("@1.")) {
         let version = other.split_once('@').map_or("without a version", |(_, version)| version);
+        let (version, other) = (super::cut(version), super::cut(other));
         return format!("it was built for contract {version}, this host speaks 1.x: it exports {other}");
     }
     if exports.iter().any(|name| name.starts_with(TEXT_FILTER)) {
@@ -337,7 +340,7 @@ pub(super) fn wrong_world(engine: &Engine, component: &Component) -> String {
     }
     let found = match &exports[..] {
         [] => "nothing".to_owned(),
-        some => cut(&some.join(", "), 300).to_owned(),
+        some => super::cut(&some.join(", ")),
     };
     format!(
         "it is a component of another world: it exports {found}; expected {META} and {FILTER} or {LISTER}, with all their functions"

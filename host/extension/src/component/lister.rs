@@ -5,9 +5,9 @@ use std::sync::Arc;
 use wasmtime::component::{LinkerInstance, Resource, ResourceType, TypedFunc};
 use wasmtime::{StoreContextMut, bail};
 
-use super::Guest;
+use super::code::{Code, Origin};
 use super::imports::State;
-use crate::artifact::Limits;
+use super::{Guest, cut};
 use crate::filter::{Broke, BrokeKind};
 use crate::lister::{ListRequest, TopicLister, TopicSet, Topics};
 
@@ -34,27 +34,50 @@ pub(super) struct Sets {
 pub(super) struct ComponentLister {
     guest: Guest,
     answer: Answer,
-    limits: Limits,
+    origin: Origin,
+    /// An instance could not be made from better code: this one goes on.
+    settled: bool,
 }
 
 impl ComponentLister {
-    pub(super) fn new(guest: Guest, answer: Answer, limits: Limits) -> Self {
-        Self { guest, answer, limits }
+    pub(super) fn new(code: &Arc<Code>, config: &str) -> Result<Self, Broke> {
+        let (mut guest, origin, _) = code.configured(config)?;
+        let Some(answer) = &origin.linked.exports.answer else {
+            return Err(Broke { kind: BrokeKind::Error, reason: format!("{} is no lister", code.class()) });
+        };
+        let answer = guest.function(answer, "answer")?;
+        Ok(Self { guest, answer, origin, settled: false })
+    }
+
+    /// Goes on with an instance of the better code, between two answers.
+    #[cold]
+    fn improve(&mut self) {
+        let Origin { code, config, .. } = &self.origin;
+        match Self::new(code, config) {
+            Ok(better) => *self = better,
+            Err(broke) => {
+                tracing::warn!(class = code.class(), %broke, "an instance goes on with Winch's code");
+                self.settled = true;
+            }
+        }
     }
 }
 
 impl TopicLister for ComponentLister {
     fn answer(&mut self, request: &ListRequest, topics: &Arc<dyn Topics>) -> Result<TopicSet, Broke> {
+        if self.origin.is_superseded() && !self.settled {
+            self.improve();
+        }
         let broke = |kind: BrokeKind, reason: String| Broke { kind, reason };
         let request = serde_json::to_string(request)
             .map_err(|error| broke(BrokeKind::Error, format!("the request cannot be written: {error}")))?;
         let sets = &mut self.guest.store.data_mut().sets;
         sets.topics = Some(topics.clone());
         sets.answer += 1;
-        let answer = self.guest.call(&self.answer, (request,), self.limits.deadline);
+        let answer = self.guest.call(&self.answer, (request,), self.origin.code.limits().deadline);
         let state = self.guest.store.data_mut();
         state.sets.topics = None;
-        let set = answer?.0.map_err(|reason| broke(BrokeKind::Error, reason))?;
+        let set = answer?.0.map_err(|reason| broke(BrokeKind::Error, cut(&reason)))?;
         let set = state
             .table
             .delete(set)

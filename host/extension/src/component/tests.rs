@@ -1,4 +1,6 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -7,7 +9,7 @@ use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, Linker};
 
 use super::imports::{self, State};
-use super::{Exports, Extension, Linked, Runtime};
+use super::{Code, Exports, Extension, Linked, Runtime, Tier};
 use crate::artifact::{Limits, Loaded};
 use crate::filter::{BrokeKind, Verdict};
 use crate::message::Messages;
@@ -18,7 +20,7 @@ const LIMITS: Limits = Limits { deadline: Duration::from_millis(50), memory: 32 
 /// For what is not to end at its deadline, however busy the machine is.
 const PATIENT: Limits = Limits { deadline: Duration::from_secs(60), ..LIMITS };
 
-fn misbehaving(bench: &Bench, limits: Limits) -> std::sync::Arc<dyn Loaded> {
+fn misbehaving(bench: &Bench, limits: Limits) -> Arc<dyn Loaded> {
     bench.component(&guest("misbehaving.wasm"), limits).unwrap()
 }
 
@@ -166,7 +168,7 @@ fn compiled_code_is_found_again() {
 
 /// A host of the next minor: it offers one function more, and looks for exports under its own version.
 fn opened_by_the_next_minor(runtime: &Runtime, file: &str) -> Extension {
-    let engine = runtime.engine();
+    let engine = runtime.cranelift();
     let component = Component::new(engine, guest(file)).unwrap();
     let mut linker = Linker::<State>::new(engine);
     for (name, import) in component.component_type().imports(engine) {
@@ -190,8 +192,11 @@ fn opened_by_the_next_minor(runtime: &Runtime, file: &str) -> Extension {
         answer: None,
     };
     let pre = linker.instantiate_pre(&component).unwrap();
-    let component = Linked { pre, ticker: runtime.ticker.clone(), exports, class: "test".into() };
-    Extension { description: component.describe(&PATIENT).unwrap(), component, limits: PATIENT }
+    let superseded = AtomicBool::new(false);
+    let (ticker, tier) = (runtime.ticker.clone(), Tier::Cranelift);
+    let linked = Linked { pre, ticker, exports, class: "test".into(), tier, superseded };
+    let description = linked.describe(&PATIENT).unwrap();
+    Extension { description, code: Arc::new(Code::new(linked, PATIENT)) }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The clock that ends calls: a thread that counts an engine's epoch up.
+//! The clock that ends calls: a thread that counts the engines' epochs up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use wasmtime::Engine;
 
-/// How often the epoch grows: a call ends at most this much after its deadline. Two hundred wakings a
+/// How often the epochs grow: a call ends at most this much after its deadline. Two hundred wakings a
 /// second cost nothing that can be measured.
 const TICK: Duration = Duration::from_millis(5);
 
@@ -18,16 +18,15 @@ pub(super) struct Ticker {
 }
 
 impl Ticker {
-    pub(super) fn start(engine: &Engine) -> Self {
+    pub(super) fn start(engines: Vec<Engine>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let engine = engine.clone();
         let stopped = stop.clone();
         let thread = std::thread::Builder::new()
             .name("weir-epoch".into())
             .spawn(move || {
                 while !stopped.load(Ordering::Relaxed) {
                     std::thread::park_timeout(TICK);
-                    engine.increment_epoch();
+                    engines.iter().for_each(Engine::increment_epoch);
                 }
             })
             .expect("the system gives a thread");

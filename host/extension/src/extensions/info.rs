@@ -45,6 +45,11 @@ pub struct ExtensionInfo {
     pub version: String,
     /// The contract's version that it was built against.
     pub contract: String,
+    /// What runs: the code that `winch` or `cranelift` made of a component; `native`; `built-in`. Empty if it
+    /// was not opened.
+    pub code: String,
+    /// What comes after Winch's code, or why nothing does.
+    pub code_note: Option<String>,
     /// The file or address that it came from.
     pub source: String,
     /// `in-force`, or what keeps it from being called.

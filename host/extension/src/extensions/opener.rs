@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::key::Form;
-use crate::artifact::{Limits, Loaded, Loader, OpenError};
+use crate::artifact::{Limits, Loaded, Loader, LoaderFigures, OpenError};
 
 /// Opens artifacts: [`Loader`], behind a trait so that the rules of the door are tested without a
 /// compiler.
@@ -23,6 +23,11 @@ pub(crate) trait Opener: Send + Sync {
         from: &Path,
         limits: Limits,
     ) -> Result<Arc<dyn Loaded>, OpenError>;
+
+    /// What that has cost.
+    fn figures(&self) -> LoaderFigures {
+        LoaderFigures::default()
+    }
 }
 
 impl Opener for Loader {
@@ -42,5 +47,9 @@ impl Opener for Loader {
         limits: Limits,
     ) -> Result<Arc<dyn Loaded>, OpenError> {
         self.native(bytes, sha256, from, limits)
+    }
+
+    fn figures(&self) -> LoaderFigures {
+        self.figures()
     }
 }

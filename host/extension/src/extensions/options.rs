@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::key::ClassName;
-use crate::artifact::{CompilerCommand, Limits};
+use crate::artifact::{Limits, LoaderOptions};
+use crate::child::ChildCommand;
 
 /// What [`Extensions::open`](super::Extensions::open) needs to know.
 #[derive(Clone, Debug)]
@@ -14,9 +15,14 @@ pub struct Options {
     /// Where registrations, their artifacts, compiled code and copies of native libraries are kept; made
     /// if missing.
     pub folder: PathBuf,
-    /// How the child process that compiles a component is started. Default: this very program, with
-    /// `compile-component`.
-    pub compiler: CompilerCommand,
+    /// How the children that compile components and try libraries are started. Default: this very program,
+    /// with `child`.
+    pub child: ChildCommand,
+    /// Components of this many bytes and more run Winch's code until that of Cranelift is ready. Default:
+    /// [`LoaderOptions::WINCH_FROM`].
+    pub winch_from: usize,
+    /// The most native libraries that are held open: they are never closed. Default: 256.
+    pub max_native_libraries: usize,
     /// The largest artifact that is taken, in bytes. Default: 64 MiB.
     pub max_artifact_size: u64,
     /// The digests (lower-case hex) of the native libraries that may be loaded; all, if there is no list.
@@ -44,15 +50,27 @@ pub struct ClassOptions {
 impl Options {
     /// The defaults, with this folder and these limits.
     pub fn new(folder: PathBuf, limits: Limits) -> Self {
+        let loader = LoaderOptions::new(folder);
         Self {
-            folder,
-            compiler: CompilerCommand::default(),
+            child: loader.child,
+            winch_from: loader.winch_from,
+            max_native_libraries: loader.max_libraries,
+            folder: loader.folder,
             max_artifact_size: 64 << 20,
             native_sha256: None,
             keep_versions: 2,
             concurrent_loads: 2,
             limits,
             classes: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn loader(&self) -> LoaderOptions {
+        LoaderOptions {
+            folder: self.folder.clone(),
+            child: self.child.clone(),
+            winch_from: self.winch_from,
+            max_libraries: self.max_native_libraries,
         }
     }
 

@@ -159,7 +159,16 @@ impl Entry {
             }
         };
         let built_in = self.is_built_in();
+        let compiled = self.opened.as_ref().ok().and_then(|version| version.compiled_by());
+        let code = match (&compiled, in_force.form) {
+            (Some(compiled), _) => compiled.by,
+            (None, Form::BuiltIn) => "built-in",
+            (None, Form::Native) if self.opened.is_ok() => "native",
+            (None, _) => "",
+        };
         ExtensionInfo {
+            code: code.to_owned(),
+            code_note: compiled.and_then(|compiled| compiled.note),
             class: key.class.clone(),
             kinds: in_force.kinds.clone(),
             form: in_force.form,

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::key::{ClassName, Kind};
 use super::schema::{MAX_CONFIG_BYTES, Refusal, Schema};
-use crate::artifact::Loaded;
+use crate::artifact::{CompiledBy, Loaded};
 use crate::filter::{Broke, BrokeKind, MessageFilter};
 use crate::lister::TopicLister;
 use crate::message::Field;
@@ -136,6 +136,11 @@ impl Version {
     /// What it says of itself.
     pub(super) fn description(&self) -> &crate::artifact::Description {
         self.loaded.description()
+    }
+
+    /// Who compiled what runs of it.
+    pub(super) fn compiled_by(&self) -> Option<CompiledBy> {
+        self.loaded.compiled_by()
     }
 
     /// Whether it does this.

@@ -1,12 +1,18 @@
+use std::fs;
+use std::path::Path;
+
+use abi_stable::library::LibHeader;
 use weir_plugin_api::native::v1_1;
 
+use super::library::{Refusal, explain, header};
 use super::*;
+use crate::child::tests::this_program;
 use crate::testing::{Bench, filter, guest, judge};
 
 /// What a host of the next minor does with a library of that minor.
-pub(super) fn open_as_next_minor(header: &'static LibHeader, version: String) -> Result<Library, OpenError> {
-    let root: v1_1::RootRef = header.init_root_module().map_err(|error| OpenError(explain(&error)))?;
-    let authors = root.authors().ok_or_else(|| OpenError("it names no authors".into()))?;
+pub(super) fn open_as_next_minor(header: &'static LibHeader, version: String) -> Result<Library, Refusal> {
+    let root: v1_1::RootRef = header.init_root_module().map_err(|error| explain(&error))?;
+    let authors = root.authors().ok_or_else(|| "it names no authors".to_owned())?;
     assert!(!authors().is_empty());
     Ok(Library {
         version,
@@ -82,18 +88,23 @@ fn versions_of_one_file_are_libraries_of_their_own() {
         ["even.so", "odd.so", "even.so"].map(verdict),
         [Verdict::Accept, Verdict::Reject, Verdict::Accept]
     );
-    assert_eq!(bench.loader.libraries(), 3);
+    assert_eq!(bench.loader.figures().libraries, 2, "what is open is used again");
     let left = fs::read_dir(bench.folder.path().join("extensions/native")).unwrap().count();
     assert_eq!(left, 0, "copies are not left behind");
+}
+
+/// The header of a library that is opened past the child.
+fn opened(folder: &Path, file: &str) -> &'static LibHeader {
+    let path = folder.join(file);
+    fs::write(&path, guest(file)).unwrap();
+    header(&path).unwrap()
 }
 
 #[test]
 fn libraries_of_both_minors_are_taken_by_hosts_of_both() {
     let bench = Bench::new();
-    let folder = bench.folder.path().join("minors");
-    let libraries = Libraries::open(&folder).unwrap();
-    let next = libraries.header(&guest("next-minor.so"), "next").unwrap();
-    let first = libraries.header(&guest("even.so"), "first").unwrap();
+    let next = opened(bench.folder.path(), "next-minor.so");
+    let first = opened(bench.folder.path(), "even.so");
     assert_eq!(next.version_strings().version.as_str(), "1.1.0");
     let an_older_host_takes_a_newer = Library::of_first_minor(next, "1.1.0".into()).unwrap();
     let a_host_takes_its_own = open_as_next_minor(next, "1.1.0".into()).unwrap();
@@ -125,7 +136,7 @@ fn a_library_of_others_is_refused_with_a_sentence() {
     assert!(error.contains("without weir's root module"), "{error}");
     let error = bench.native(&guest("even.wasm")).err().unwrap().to_string();
     assert!(error.contains("component, not a native library"), "{error}");
-    assert_eq!(bench.loader.libraries(), 0);
+    assert_eq!(bench.loader.figures().libraries, 0);
 }
 
 /// A contract that has the name and version of ours, and other types.
@@ -160,14 +171,80 @@ mod impostor {
 #[test]
 fn types_that_differ_are_told_in_a_sentence() {
     let bench = Bench::new();
-    let libraries = Libraries::open(&bench.folder.path().join("impostors")).unwrap();
-    let header = libraries.header(&guest("even.so"), "even").unwrap();
-    let error = header.init_root_module::<impostor::RootRef>().err().unwrap();
+    let error = opened(bench.folder.path(), "even.so").init_root_module::<impostor::RootRef>().err().unwrap();
     assert!(error.to_string().lines().count() > 10, "what would be shown otherwise: {error}");
-    let sentence = explain(&error);
+    let Refusal { sentence, report } = explain(&error);
+    assert!(report.is_some(), "it is kept for the log");
     assert!(
         sentence.contains("its types differ from those of the contract version that it names"),
         "{sentence}"
     );
     assert!(sentence.len() < 300 && !sentence.contains('\n'), "{sentence}");
+}
+
+/// A library whose constructor does this, written in C.
+fn with_constructor(folder: &Path, name: &str, does: &str) -> Vec<u8> {
+    let source = folder.join(format!("{name}.c"));
+    let library = folder.join(format!("{name}.so"));
+    let text = format!(
+        "#include <stdlib.h>\n#include <stdio.h>\n#include <unistd.h>\n\
+         __attribute__((constructor)) static void constructor(void) {{ {does} }}\n"
+    );
+    fs::write(&source, text).unwrap();
+    // The compiler that Rust links with.
+    let mut cc = std::process::Command::new("cc");
+    let built = cc.args(["-shared", "-fPIC", "-o"]).args([&library, &source]).output();
+    let built = built.expect("Rust links with cc");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    fs::read(library).unwrap()
+}
+
+#[test]
+fn what_happens_as_a_library_is_opened_happens_to_a_child() {
+    let bench = Bench::new();
+    let folder = bench.folder.path().join("native");
+    let mut libraries = Libraries::open(&folder, this_program(), 10).unwrap();
+    let cases = [
+        ("crashes", "*(volatile int *)0 = 1;", "crashed as it was opened, with signal 11 (SIGSEGV)"),
+        (
+            "aborts",
+            "fputs(\"no\\nhope\", stderr); abort();",
+            "with signal 6 (SIGABRT); that was a child of weir; it said: no hope",
+        ),
+        ("exits", "exit(0);", "ended the process as it was opened, with exit code 0"),
+        ("exits-with-3", "_exit(3);", "ended the process as it was opened, with exit code 3"),
+        ("hangs", "for (;;) pause();", "did not end within 300ms: an initialiser of it waits or loops"),
+        ("loops", "for (volatile int n = 0;; n++) {}", "did not end within 300ms"),
+        ("prints", "puts(\"weir-frame1\"); fflush(stdout); sleep(0);", "without weir's root module"),
+    ];
+    for (name, does, because) in cases {
+        let patient = if because.contains("300ms") { 300 } else { 60_000 };
+        libraries.patience = std::time::Duration::from_millis(patient);
+        let bytes = with_constructor(bench.folder.path(), name, does);
+        let error = libraries.extension(&bytes, name, name.as_ref()).err().unwrap().to_string();
+        assert!(error.contains(because), "{name}: {error}");
+        assert!(error.len() < 600 && !error.contains('\n'), "{name}: {error}");
+    }
+    assert_eq!(libraries.count(), 0, "weir itself has opened none of them");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "copies are not left behind");
+    // The next good one is taken as if nothing had been.
+    let even = libraries.extension(&guest("even.so"), "even", "even.so".as_ref()).unwrap();
+    assert_eq!(even.description().class.as_str(), "demo.Swap");
+}
+
+#[test]
+fn only_so_many_libraries_are_held_open() {
+    let bench = Bench::new();
+    let libraries = Libraries::open(&bench.folder.path().join("native"), this_program(), 2).unwrap();
+    let open = |file: &str| libraries.extension(&guest(file), file, file.as_ref()).map(|_| ());
+    open("even.so").unwrap();
+    open("odd.so").unwrap();
+    let error = open("misbehaving.so").unwrap_err().to_string();
+    assert!(
+        error.contains("2 native libraries are open") && error.contains("plugins.max-native-libraries"),
+        "{error}"
+    );
+    // What is open may be used again.
+    open("even.so").unwrap();
+    assert_eq!((libraries.count(), libraries.most()), (2, 2));
 }

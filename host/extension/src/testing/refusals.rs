@@ -1,12 +1,7 @@
 //! Ways in which an artifact can be bad, each with a sentence of its own.
 
-use super::{Bench, guest};
+use super::{Bench, guest, text};
 use crate::artifact::Limits;
-
-/// A component that was written to be wrong.
-fn text(name: &str) -> Vec<u8> {
-    wat::parse_file(format!("{}/../../tests/wat/{name}.wat", env!("CARGO_MANIFEST_DIR"))).unwrap()
-}
 
 #[track_caller]
 fn refused(bench: &Bench, bytes: &[u8], because: &str) {

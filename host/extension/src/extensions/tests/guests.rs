@@ -9,7 +9,8 @@ use tempfile::TempDir;
 
 use super::super::fixture::{class, upload};
 use super::super::{Extensions, Kind, Options, RegisterError, Source};
-use crate::artifact::{CompilerCommand, Limits};
+use crate::artifact::Limits;
+use crate::child::tests::this_program;
 use crate::testing::{guest, judge};
 use crate::{Messages, Verdict, WatchOptions, Watcher};
 
@@ -27,10 +28,8 @@ impl Door {
     }
 
     fn open(folder: &TempDir) -> Arc<Extensions> {
-        // The compiler is this very test program.
-        let args = ["--exact", "compiled::tests::compiler_child", "--nocapture"].map(String::from).to_vec();
         let mut options = Options::new(folder.path().join("data"), Limits::default());
-        options.compiler = CompilerCommand { args, ..CompilerCommand::default() };
+        options.child = this_program();
         Extensions::open(options, Vec::new()).unwrap()
     }
 
@@ -125,5 +124,31 @@ fn uploads_of_bad_artifacts_leave_the_good_one() {
         let error = door.extensions.register(upload(late, bytes)).unwrap_err();
         assert!(right(&error), "case {n}: {error}");
         assert_eq!(door.late_after(Some(&json!({ "minutes": 7 }))), 7, "case {n}");
+    }
+}
+
+/// A hundred classes: one text, with another name in each.
+#[test]
+fn a_restart_compiles_nothing_again() {
+    let mut door = Door::new();
+    let wat = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/wat/accepts-everything.wat");
+    let wat = std::fs::read_to_string(wat).unwrap();
+    let names: Vec<String> = (0..100).map(|n| format!("demo.Accepts{n:010}")).collect();
+    for name in &names {
+        let bytes = wat::parse_str(wat.replace("demo.AcceptsEverything", name)).unwrap();
+        door.extensions.register(upload(name, &bytes)).unwrap();
+    }
+    assert_eq!(door.extensions.figures().compilations, 100);
+
+    drop(std::mem::replace(&mut door.extensions, Extensions::with_builtins(Vec::new())));
+    door.extensions = Door::open(&door.folder);
+    let figures = door.extensions.figures();
+    assert_eq!((figures.compilations, figures.found_compiled, figures.damaged), (0, 100, 0));
+    for name in &names {
+        let configured = door.extensions.configured(&class(name), Kind::Filter, None).unwrap();
+        let mut messages = Messages::new(Arc::clone(configured.reads()));
+        messages.row();
+        assert_eq!(judge(&mut *configured.filter().unwrap(), &messages).unwrap(), [Verdict::Accept]);
+        assert_eq!(door.extensions.info(&class(name)).unwrap().code, "cranelift");
     }
 }
