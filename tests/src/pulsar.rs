@@ -34,6 +34,10 @@ pub mod kind {
     pub const SUCCESS: u64 = 13;
     /// ERROR.
     pub const ERROR: u64 = 14;
+    /// CLOSE_PRODUCER.
+    pub const CLOSE_PRODUCER: u64 = 15;
+    /// CLOSE_CONSUMER.
+    pub const CLOSE_CONSUMER: u64 = 16;
     /// PRODUCER_SUCCESS.
     pub const PRODUCER_SUCCESS: u64 = 17;
     /// PING.
@@ -48,6 +52,10 @@ pub mod kind {
     pub const LOOKUP: u64 = 23;
     /// LOOKUP_RESPONSE.
     pub const LOOKUP_RESPONSE: u64 = 24;
+    /// SEEK.
+    pub const SEEK: u64 = 28;
+    /// GET_LAST_MESSAGE_ID.
+    pub const GET_LAST_MESSAGE_ID: u64 = 29;
     /// GET_TOPICS_OF_NAMESPACE.
     pub const GET_TOPICS_OF_NAMESPACE: u64 = 32;
     /// GET_TOPICS_OF_NAMESPACE_RESPONSE.

@@ -23,7 +23,7 @@ pub use error::BrokerError;
 pub use producer::{Producer, Published};
 pub use stats::{ConsumerStats, FilterStats, PausedStats, PublisherStats, SubscriptionStats, TopicStats};
 pub use subscription::{
-    Ack, AckKind, Consumer, ConsumerOptions, Deliveries, Delivery, SeekTo, Start, SubscriptionType,
+    Ack, AckKind, Consumer, ConsumerOptions, Deliveries, Delivery, Ends, SeekTo, Start, SubscriptionType,
 };
 pub use topic::Topic;
 pub use weir_filter::{

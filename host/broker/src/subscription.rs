@@ -8,6 +8,7 @@ mod window;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -40,10 +41,12 @@ pub enum Start {
     Latest,
     /// With the first entry there is.
     Earliest,
-    /// With this entry, or the next one there is.
+    /// With this entry, or the next one there is. One beyond the last entry is as [`Latest`](Self::Latest).
     At(Position),
-    /// With what follows this entry.
+    /// With what follows this entry. One beyond the last entry is as [`Latest`](Self::Latest).
     After(Position),
+    /// With the first entry published at or after this time; see [`SeekTo::PublishTime`].
+    Since(u64),
 }
 
 /// Where a subscription is set to.
@@ -53,7 +56,8 @@ pub enum SeekTo {
     Latest,
     /// To the first entry.
     Earliest,
-    /// To this entry: it is the next to be delivered.
+    /// To this entry: it is the next to be delivered. One beyond the last entry is as
+    /// [`Latest`](Self::Latest).
     Position(Position),
     /// To the first entry published at or after this time, in milliseconds since 1970. Reads the topic
     /// from its first entry on: a hundred times the entries take a hundred times as long.
@@ -77,6 +81,17 @@ pub struct ConsumerOptions {
     pub consumer_name: String,
     /// What the client says of itself.
     pub metadata: BTreeMap<String, String>,
+}
+
+/// The first and the last entry of a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// Where the first one lies.
+    pub first: Position,
+    /// Where the last one lies.
+    pub last: Position,
+    /// The bytes of the last one.
+    pub last_entry: Bytes,
 }
 
 /// An entry on its way to a consumer.
@@ -119,7 +134,8 @@ pub struct Ack {
 pub const MAX_SUBSCRIPTION_NAME_BYTES: usize = 4096;
 
 /// A consumer: what its client asks of the subscription. Dropping it closes the consumer: what it had not
-/// acknowledged is delivered to others, or to the next.
+/// acknowledged is delivered to others, or to the next. One that the broker has closed still keeps a
+/// subscription that is not durable, so that who was closed by a seek finds it where the seek has put it.
 pub struct Consumer {
     topic: Arc<Topic>,
     subscription: Arc<Subscription>,
@@ -196,6 +212,11 @@ impl Consumer {
         self.subscription.wake.notify_one();
     }
 
+    /// Whether the broker has closed it; see [`Deliveries::next`].
+    pub fn is_closed(&self) -> bool {
+        !self.subscription.window.lock().seats.contains_key(&self.id)
+    }
+
     /// Moves the cursor, durably. All consumers of the subscription are closed first: their clients come
     /// again.
     ///
@@ -216,12 +237,12 @@ impl Consumer {
         cursor::written(Arc::clone(&self.subscription), version).await
     }
 
-    /// The topic's last entry with its position; `None` while there is none.
+    /// The topic's ends; `None` while it has no entry.
     ///
     /// # Errors
     /// When the store cannot read.
-    pub async fn last_entry(&self) -> Result<Option<(Position, Bytes)>, BrokerError> {
-        self.topic.core().last_entry().await
+    pub async fn ends(&self) -> Result<Option<Ends>, BrokerError> {
+        self.topic.core().ends().await
     }
 
     /// Everything up to here is acknowledged or rejected; `None` before the first entry.
@@ -240,13 +261,10 @@ impl Consumer {
 
 impl Drop for Consumer {
     fn drop(&mut self) {
-        let empty = {
-            let mut window = self.subscription.window.lock();
-            window.stand_up(self.id);
-            window.seats.is_empty()
-        };
+        self.subscription.window.lock().stand_up(self.id);
         self.subscription.wake.notify_one();
-        if empty && !self.subscription.durable {
+        let last = self.subscription.handles.fetch_sub(1, Ordering::AcqRel) == 1;
+        if last && !self.subscription.durable {
             self.topic.forget_if_unused(&self.subscription);
         }
     }
@@ -257,6 +275,8 @@ pub(crate) struct Subscription {
     pub(crate) topic: Arc<Core>,
     pub(crate) name: String,
     pub(crate) durable: bool,
+    /// The [`Consumer`]s that are not dropped, closed ones included. Grows under the topic's lock only.
+    handles: AtomicUsize,
     /// Held for moments only, and no other lock is taken under it.
     pub(crate) window: Mutex<Window>,
     /// Tells the dispatching task that there may be something to do.
@@ -284,6 +304,7 @@ impl Subscription {
             topic: Arc::clone(topic),
             name: name.to_owned(),
             durable,
+            handles: AtomicUsize::new(0),
             window: Mutex::new(Window::resume(cursor, limits)),
             wake: Notify::new(),
             dirty: Notify::new(),
@@ -298,7 +319,7 @@ impl Subscription {
         subscription
     }
 
-    /// Adds a consumer.
+    /// Adds a consumer. To be called under the topic's lock.
     pub(crate) fn add_consumer(
         self: &Arc<Self>,
         topic: &Arc<Topic>,
@@ -307,7 +328,7 @@ impl Subscription {
         /// Each costs some hundred bytes and its queue.
         const MAX_CONSUMERS: usize = 10_000;
         let mut window = self.window.lock();
-        if self.durable != options.durable && !window.seats.is_empty() {
+        if self.durable != options.durable && !(self.durable && window.seats.is_empty()) {
             let is = if self.durable { "durable" } else { "not durable" };
             return Err(BrokerError::ConsumerBusy(format!("subscription {} is {is}", self.name)));
         }
@@ -328,6 +349,7 @@ impl Subscription {
         let name = options.consumer_name;
         let id = window.sit(Seat::new(name.clone(), options.metadata, Arc::clone(&wake)));
         drop(window);
+        self.handles.fetch_add(1, Ordering::AcqRel);
         let consumer = Consumer { topic: Arc::clone(topic), subscription: Arc::clone(self), id, name };
         Ok((consumer, Deliveries { subscription: Arc::clone(self), id, wake }))
     }
@@ -344,6 +366,11 @@ impl Subscription {
         self.dirty.notify_one();
         self.wake.notify_one();
         Ok(version)
+    }
+
+    /// Whether any [`Consumer`] of it is left.
+    pub(crate) fn has_handles(&self) -> bool {
+        self.handles.load(Ordering::Acquire) > 0
     }
 
     /// Who has it open, beside one.

@@ -18,7 +18,8 @@ use crate::error::BrokerError;
 use crate::producer::{Badge, Producer, average};
 use crate::stats::TopicStats;
 use crate::subscription::{
-    Consumer, ConsumerOptions, Deliveries, MAX_SUBSCRIPTION_NAME_BYTES, SeekTo, Start, Subscription, before,
+    Consumer, ConsumerOptions, Deliveries, Ends, MAX_SUBSCRIPTION_NAME_BYTES, SeekTo, Start, Subscription,
+    before,
 };
 
 /// The most producers of one topic; each costs some hundred bytes.
@@ -117,11 +118,11 @@ impl Core {
         done.map_err(|_panicked| BrokerError::lost(what))?
     }
 
-    pub(crate) async fn last_entry(self: &Arc<Self>) -> Result<Option<(Position, Bytes)>, BrokerError> {
+    pub(crate) async fn ends(self: &Arc<Self>) -> Result<Option<Ends>, BrokerError> {
         self.blocking("reading", |core| {
-            let Some((_, last)) = core.engine.log.bounds(core.id)? else { return Ok(None) };
-            let entries = core.engine.log.read(core.id, last, 1, 0)?;
-            Ok(entries.into_iter().next().map(|entry| (entry.position, entry.bytes)))
+            let Some((first, last)) = core.engine.log.bounds(core.id)? else { return Ok(None) };
+            let entry = core.engine.log.read(core.id, last, 1, 0)?.into_iter().next();
+            Ok(entry.map(|entry| Ends { first, last: entry.position, last_entry: entry.bytes }))
         })
         .await
     }
@@ -131,7 +132,7 @@ impl Core {
         match to {
             SeekTo::Earliest => Ok(None),
             SeekTo::Latest => Ok(*self.last.borrow()),
-            SeekTo::Position(position) => Ok(before(position)),
+            SeekTo::Position(position) => Ok(self.up_to_last(before(position))),
             SeekTo::PublishTime(time) => self.blocking("seeking", move |core| core.before_time(time)).await,
         }
     }
@@ -157,14 +158,21 @@ impl Core {
         }
     }
 
-    fn start_at(&self, start: Start) -> CursorState {
+    /// Blocks on the disk for [`Start::Since`].
+    fn start_at(&self, start: Start) -> Result<CursorState, BrokerError> {
         let mark_delete = match start {
             Start::Earliest => None,
             Start::Latest => *self.last.borrow(),
-            Start::At(position) => before(position),
-            Start::After(position) => Some(position),
+            Start::At(position) => self.up_to_last(before(position)),
+            Start::After(position) => self.up_to_last(Some(position)),
+            Start::Since(time) => self.before_time(time)?,
         };
-        CursorState { mark_delete, ..CursorState::default() }
+        Ok(CursorState { mark_delete, ..CursorState::default() })
+    }
+
+    /// Beyond the last entry (ids of a topic that was deleted since) a cursor would miss what comes next.
+    fn up_to_last(&self, mark_delete: Option<Position>) -> Option<Position> {
+        mark_delete.min(*self.last.borrow())
     }
 }
 
@@ -291,7 +299,7 @@ impl Topic {
         let name = name.to_owned();
         let make = move |core: &Arc<Core>| {
             let _one_at_a_time = topic.changing.lock();
-            let cursor = core.start_at(start);
+            let cursor = core.start_at(start)?;
             topic.state.lock().check_new(&name, topic.name())?;
             if durable {
                 core.engine.records.put_cursor(core.id, &name, &cursor)?;
@@ -342,12 +350,12 @@ impl Topic {
         self.core.blocking("deleting a subscription", delete).await
     }
 
-    /// A subscription that lives as long as its consumers ends with the last one.
+    /// A subscription that lives as long as its [`Consumer`]s ends with the last one.
     pub(crate) fn forget_if_unused(&self, subscription: &Arc<Subscription>) {
         let mut state = self.state.lock();
         let known = state.subscriptions.get(&subscription.name);
         let same = known.is_some_and(|known| Arc::ptr_eq(known, subscription));
-        if same && subscription.consumers_beside(None) == 0 {
+        if same && !subscription.has_handles() {
             state.subscriptions.remove(&subscription.name);
             drop(state);
             subscription.stop();

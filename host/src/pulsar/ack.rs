@@ -77,7 +77,7 @@ impl Connection<'_> {
     }
 }
 
-pub(super) fn position(id: &MessageIdData) -> Position {
+fn position(id: &MessageIdData) -> Position {
     Position { ledger: id.ledger_id, entry: id.entry_id }
 }
 

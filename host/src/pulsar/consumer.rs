@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::task::JoinHandle;
-use weir_broker::{
-    Consumer, ConsumerOptions, Deliveries, Position, SeekTo, Start, SubscriptionType, TopicName,
-};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use weir_broker::{Consumer, ConsumerOptions, Deliveries, Position, Start, SubscriptionType, TopicName};
 use weir_wire::pulsar::command::{
     CommandCloseConsumer, CommandFlow, CommandMessage, CommandSubscribe, CommandUnsubscribe, InitialPosition,
     MessageIdData, SubType,
@@ -29,14 +28,16 @@ pub(super) struct Consuming {
     pub(super) subscription: String,
     /// Sends what is delivered; ends when the broker closes the consumer.
     delivering: JoinHandle<()>,
+    /// Set once that has ended: nothing is sent for the consumer any more, CLOSE_CONSUMER included.
+    told: CancellationToken,
     /// The client has asked for the end itself, and is not to be told of it.
     asked_to_end: Arc<AtomicBool>,
 }
 
 impl Consuming {
-    /// Whether the broker has closed it; the client has been told.
-    pub(super) fn is_closed(&self) -> bool {
-        self.delivering.is_finished()
+    /// Resolves when the client of a closed consumer has been told.
+    pub(super) fn told(&self) -> WaitForCancellationFutureOwned {
+        self.told.clone().cancelled_owned()
     }
 
     /// Gives it back to the broker. What was not acknowledged will be delivered again.
@@ -50,19 +51,30 @@ impl Consuming {
 impl Connection<'_> {
     pub(super) async fn subscribe(&mut self, request: CommandSubscribe) -> Result<(), Ended> {
         let (id, request_id) = (request.consumer_id, request.request_id);
-        if self.consumers.get(&id).is_some_and(|known| !known.is_closed()) {
+        if self.consumers.get(&id).is_some_and(|known| !known.consumer.is_closed()) {
             return Ok(self.answers.answer(frames::success(request_id)).await?);
         }
-        if let Some(closed) = self.consumers.remove(&id) {
-            closed.close().await;
-        }
-        match self.new_consumer(request).await {
-            Ok(consuming) => {
+        // Kept until the next one is there: a reader's subscription lives as long as its consumers, and the
+        // broker closes them when it moves the cursor.
+        let closed = self.consumers.remove(&id);
+        let (consuming, refused) = match self.new_consumer(request).await {
+            Ok(consuming) => (Some(consuming), None),
+            Err(refused) => (None, Some(refused)),
+        };
+        match (consuming, closed) {
+            (Some(consuming), closed) => {
+                if let Some(closed) = closed {
+                    closed.close().await;
+                }
                 self.consumers.insert(id, consuming);
-                // Nothing is delivered before FLOW, which clients send after this.
-                Ok(self.answers.answer(frames::success(request_id)).await?)
             }
-            Err(refused) => self.refuse(request_id, refused).await,
+            (None, Some(closed)) => drop(self.consumers.insert(id, closed)),
+            (None, None) => {}
+        }
+        match refused {
+            // Nothing is delivered before FLOW, which clients send after this.
+            None => Ok(self.answers.answer(frames::success(request_id)).await?),
+            Some(refused) => self.refuse(request_id, refused).await,
         }
     }
 
@@ -82,11 +94,9 @@ impl Connection<'_> {
             return Err(too_many(self.service.limits.handles_per_connection));
         }
         let start = start(&request);
-        let rollback = request.start_message_rollback_duration_sec();
         let durable = request.durable();
         let topic = TopicName::new(&request.topic)?;
         let topic = self.service.broker.topic(&topic, request.force_topic_creation()).await?;
-        let is_new = !topic.subscriptions().contains(&request.subscription);
         let options = ConsumerOptions {
             subscription: request.subscription.clone(),
             kind,
@@ -96,13 +106,7 @@ impl Connection<'_> {
             consumer_name: request.consumer_name.unwrap_or_default(),
             metadata: frames::properties(request.metadata),
         };
-        let (mut consumer, mut deliveries) = topic.subscribe(options.clone()).await?;
-        if is_new && rollback > 0 {
-            // The broker closes the consumers of a subscription whose cursor is moved; come again.
-            consumer.seek(SeekTo::PublishTime(seconds_ago(rollback))).await?;
-            drop((consumer, deliveries));
-            (consumer, deliveries) = topic.subscribe(options).await?;
-        }
+        let (consumer, deliveries) = topic.subscribe(options).await?;
         let asked_to_end = Arc::new(AtomicBool::new(false));
         let sending = Sending {
             consumer_id: request.consumer_id,
@@ -111,11 +115,19 @@ impl Connection<'_> {
             metrics: self.service.metrics.clone(),
             asked_to_end: Arc::clone(&asked_to_end),
         };
+        let told = CancellationToken::new();
+        let ended = told.clone().drop_guard();
+        let delivering = tokio::spawn(async move {
+            // Dropped with the task, however it ends.
+            let _ended = ended;
+            sending.run(deliveries).await;
+        });
         Ok(Consuming {
             consumer,
             topic: topic.name().clone(),
             subscription: request.subscription,
-            delivering: tokio::spawn(sending.run(deliveries)),
+            delivering,
+            told,
             asked_to_end,
         })
     }
@@ -162,20 +174,36 @@ impl Connection<'_> {
 /// delivered, and the client leaves out what lies before the message.
 fn start(request: &CommandSubscribe) -> Start {
     match &request.start_message_id {
-        Some(id) => start_at(id),
+        _ if request.start_message_rollback_duration_sec() > 0 => {
+            Start::Since(seconds_ago(request.start_message_rollback_duration_sec()))
+        }
+        Some(id) => match place(id) {
+            Place::Earliest => Start::Earliest,
+            Place::Latest => Start::Latest,
+            Place::At(position) => Start::At(position),
+        },
         None if request.initial_position() == InitialPosition::Earliest => Start::Earliest,
         None => Start::Latest,
     }
 }
 
-fn start_at(id: &MessageIdData) -> Start {
-    // On the wire, earliest is -1:-1 and latest the largest signed number, twice.
+/// Where a message id points, when a client says by it where to begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Earliest,
+    Latest,
+    At(Position),
+}
+
+pub(super) fn place(id: &MessageIdData) -> Place {
+    // On the wire, earliest is -1:-1 and latest the largest signed number, twice. An entry of -1 lies before
+    // the first one of its ledger.
     const LATEST: u64 = i64::MAX as u64;
     match (id.ledger_id, id.entry_id) {
-        (u64::MAX, _) => Start::Earliest,
-        (LATEST, _) => Start::Latest,
-        (ledger, u64::MAX) => Start::At(Position { ledger, entry: 0 }),
-        (ledger, entry) => Start::At(Position { ledger, entry }),
+        (u64::MAX, _) => Place::Earliest,
+        (LATEST, _) => Place::Latest,
+        (ledger, u64::MAX) => Place::At(Position { ledger, entry: 0 }),
+        (ledger, entry) => Place::At(Position { ledger, entry }),
     }
 }
 
@@ -234,9 +262,9 @@ mod tests {
     #[test]
     fn readers_begin_where_their_message_id_says() {
         let id = |ledger_id, entry_id| MessageIdData { ledger_id, entry_id, ..MessageIdData::default() };
-        assert_eq!(start_at(&id(u64::MAX, u64::MAX)), Start::Earliest);
-        assert_eq!(start_at(&id(i64::MAX as u64, i64::MAX as u64)), Start::Latest);
-        assert_eq!(start_at(&id(3, 7)), Start::At(Position { ledger: 3, entry: 7 }));
-        assert_eq!(start_at(&id(3, u64::MAX)), Start::At(Position { ledger: 3, entry: 0 }));
+        assert_eq!(place(&id(u64::MAX, u64::MAX)), Place::Earliest);
+        assert_eq!(place(&id(i64::MAX as u64, i64::MAX as u64)), Place::Latest);
+        assert_eq!(place(&id(3, 7)), Place::At(Position { ledger: 3, entry: 7 }));
+        assert_eq!(place(&id(3, u64::MAX)), Place::At(Position { ledger: 3, entry: 0 }));
     }
 }

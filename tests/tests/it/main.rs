@@ -15,6 +15,7 @@ mod journey;
 mod listing;
 mod network;
 mod protocol;
+mod readers;
 mod readme;
 mod restart;
 mod sizes;

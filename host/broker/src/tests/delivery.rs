@@ -84,6 +84,79 @@ async fn a_reader_begins_where_it_says_and_leaves_no_cursor() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_a_seek_has_closed_comes_back_to_where_it_was_set() {
+    let rig = Rig::new().await;
+    let topic = rig.topic("t").await;
+    let entries = (0..5).map(|i| encode(b'S', 100 + i, &[format!("m{i}")]));
+    let positions = publish(&topic, entries).await;
+    let reader = |kind| ConsumerOptions { start: Start::Latest, durable: false, ..options(kind) };
+    for (to, first) in
+        [(SeekTo::Position(positions[2]), "m2"), (SeekTo::PublishTime(103), "m3"), (SeekTo::Earliest, "m0")]
+    {
+        let mut client = Client::with(&topic, reader(SubscriptionType::Shared), 100).await;
+        let other = Client::with(&topic, reader(SubscriptionType::Shared), 100).await;
+        client.consumer.seek(to).await.unwrap();
+        assert_eq!(client.deliveries.next().await, None);
+        assert!(client.consumer.is_closed() && other.consumer.is_closed());
+        // Another one goes for good; the one that asked comes again, and lets go of the closed one then.
+        drop(other);
+        let mut again = Client::with(&topic, reader(SubscriptionType::Shared), 100).await;
+        drop(client);
+        assert_eq!(texts(&again.next().await.entry), [first], "{to:?}");
+        // By a durable consumer it would end as soon as the reader is gone.
+        let refused = topic.subscribe(options(SubscriptionType::Shared)).await;
+        assert!(matches!(refused, Err(BrokerError::ConsumerBusy(_))));
+        drop(again);
+        assert!(topic.subscriptions().is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_begins_at_a_time() {
+    let rig = Rig::new().await;
+    let topic = rig.topic("t").await;
+    publish(&topic, (0..5).map(|i| encode(b'S', 100 + i, &[format!("m{i}")]))).await;
+    for (time, first) in [(0, "m0"), (102, "m2"), (1000, "later")] {
+        let reader = ConsumerOptions {
+            start: Start::Since(time),
+            durable: false,
+            ..options(SubscriptionType::Exclusive)
+        };
+        let mut client = Client::with(&topic, reader, 10).await;
+        if first == "later" {
+            publish(&topic, [single(first)]).await;
+        }
+        assert_eq!(texts(&client.next().await.entry), [first]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn beyond_the_last_entry_is_behind_it() {
+    let rig = Rig::new().await;
+    let topic = rig.topic("t").await;
+    let last = publish(&topic, singles(&numbered(0..3))).await[2];
+    let far = Position { entry: last.entry + 100, ..last };
+    let farther = Position { ledger: last.ledger + 100, entry: 0 };
+    for (n, beyond) in [far, farther].into_iter().enumerate() {
+        let text = format!("next {n}");
+        let mut clients = Vec::new();
+        for (m, start) in [Start::At(beyond), Start::After(beyond)].into_iter().enumerate() {
+            let subscription = format!("{n}-{m}");
+            let options = ConsumerOptions { start, subscription, ..options(SubscriptionType::Exclusive) };
+            clients.push(Client::with(&topic, options, 10).await);
+        }
+        let client = Client::new(&topic, SubscriptionType::Exclusive, 10).await;
+        client.consumer.seek(SeekTo::Position(beyond)).await.unwrap();
+        drop(client);
+        clients.push(Client::new(&topic, SubscriptionType::Exclusive, 10).await);
+        publish(&topic, [single(&text)]).await;
+        for client in &mut clients {
+            assert_eq!(texts(&client.next().await.entry), [text.as_str()]);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_exclusive_subscription_takes_one_consumer_and_one_type() {
     let rig = Rig::new().await;
     let topic = rig.topic("t").await;
@@ -263,8 +336,9 @@ async fn seeking_closes_consumers_and_moves_the_cursor() {
             Some(first) => assert_eq!(texts(&client.next().await.entry), [first]),
             None => drop(until(&topic, |stats| stats.msg_backlog == 0).await),
         }
-        let (position, entry) = client.consumer.last_entry().await.unwrap().unwrap();
-        assert_eq!((position, texts(&entry)), (positions[4], vec!["m4".to_owned()]));
+        let ends = client.consumer.ends().await.unwrap().unwrap();
+        assert_eq!((ends.first, ends.last), (positions[0], positions[4]));
+        assert_eq!(texts(&ends.last_entry), ["m4"]);
     }
 }
 
