@@ -19,13 +19,13 @@ impl Reading {
         let script = python::start("read.py", &[&weir.service_url(), TOPIC])?;
         let mut reading = Self { script, ids: Vec::new() };
         let texts: Vec<String> = (0..20).map(|n| format!("m{n}")).collect();
-        let said = reading.tell(json!({ "publish": texts, "batch": batch }));
+        let said = reading.tell(&json!({ "publish": texts, "batch": batch }));
         reading.ids = said["published"].as_array().expect("what was published").clone();
         Some(reading)
     }
 
     #[track_caller]
-    fn tell(&mut self, order: Value) -> Value {
+    fn tell(&mut self, order: &Value) -> Value {
         self.script.send(&order.to_string());
         let said = self.script.json();
         assert_eq!(said["error"], Value::Null, "{order}");
@@ -33,7 +33,7 @@ impl Reading {
     }
 
     #[track_caller]
-    fn refused(&mut self, order: Value) -> String {
+    fn refused(&mut self, order: &Value) -> String {
         self.script.send(&order.to_string());
         let said = self.script.json();
         said["error"].as_str().unwrap_or_else(|| panic!("{order} was not refused: {said}")).to_owned()
@@ -41,21 +41,21 @@ impl Reading {
 
     #[track_caller]
     fn read(&mut self, n: usize) -> Vec<String> {
-        let said = self.tell(json!({ "next": n }));
+        let said = self.tell(&json!({ "next": n }));
         serde_json::from_value(said["read"].clone()).expect("texts")
     }
 
     #[track_caller]
     fn available(&mut self) -> bool {
-        self.tell(json!({ "available": null }))["available"] == true
+        self.tell(&json!({ "available": null }))["available"] == true
     }
 
     /// When the messages were published, in milliseconds since 1970; as many as there are batches differ.
     #[track_caller]
     fn times(&mut self) -> Vec<u64> {
-        let _ = self.tell(json!({ "open": "earliest" }));
-        let said = self.tell(json!({ "next": self.ids.len() }));
-        let _ = self.tell(json!({ "close": null }));
+        let _ = self.tell(&json!({ "open": "earliest" }));
+        let said = self.tell(&json!({ "next": self.ids.len() }));
+        let _ = self.tell(&json!({ "close": null }));
         serde_json::from_value(said["times"].clone()).expect("times")
     }
 }
@@ -92,11 +92,11 @@ fn check_fifty_seeks(reading: &mut Reading, times: &[u64], seeks: Seeks) {
             (json!("earliest"), 0),
             (json!({ "time": 0 }), 0),
         ] {
-            let _ = reading.tell(json!({ "seek": to }));
+            let _ = reading.tell(&json!({ "seek": to }));
             assert!(!reader || reading.available(), "round {round}: after a seek to {to}");
             assert_eq!(reading.read(3), from(first, 3), "round {round}: after a seek to {to}");
         }
-        let _ = reading.tell(json!({ "seek": "latest" }));
+        let _ = reading.tell(&json!({ "seek": "latest" }));
         if traffic {
             let read: Vec<u64> = reading.read(3).iter().map(|text| text.parse().expect("traffic")).collect();
             assert_eq!(read, [read[0], read[0] + 1, read[0] + 2], "round {round}: after a seek to the end");
@@ -114,13 +114,13 @@ fn check_reader(batch: usize, inclusive: bool) {
     let times = reading.times();
     for traffic in [false, true] {
         if traffic {
-            let _ = reading.tell(json!({ "traffic": true }));
+            let _ = reading.tell(&json!({ "traffic": true }));
         }
-        let _ = reading.tell(json!({ "open": "earliest", "inclusive": inclusive }));
+        let _ = reading.tell(&json!({ "open": "earliest", "inclusive": inclusive }));
         check_fifty_seeks(&mut reading, &times, Seeks { reader: true, inclusive, batch, traffic });
-        let _ = reading.tell(json!({ "close": null }));
+        let _ = reading.tell(&json!({ "close": null }));
     }
-    let _ = reading.tell(json!({ "traffic": false }));
+    let _ = reading.tell(&json!({ "traffic": false }));
     // What was kept over the seeks is gone with the readers.
     assert_eq!(weir.stats("public/default/read")["subscriptions"], json!({}));
 }
@@ -141,11 +141,11 @@ fn check_consumer(shared: bool) {
     let Some(mut reading) = Reading::new(&weir, 1) else { return };
     let times = reading.times();
     // More than the client takes at a time is on its way whenever it seeks.
-    let _ = reading.tell(json!({ "traffic": true }));
-    let _ = reading.tell(json!({ "subscribe": "s", "shared": shared }));
+    let _ = reading.tell(&json!({ "traffic": true }));
+    let _ = reading.tell(&json!({ "subscribe": "s", "shared": shared }));
     let seeks = Seeks { reader: false, inclusive: false, batch: 1, traffic: true };
     check_fifty_seeks(&mut reading, &times, seeks);
-    let _ = reading.tell(json!({ "traffic": false }));
+    let _ = reading.tell(&json!({ "traffic": false }));
 }
 
 #[test]
@@ -166,17 +166,17 @@ fn a_reader_begins_at_its_message_or_behind_it() {
         for at in [0, 4, 5, 7, 19] {
             for inclusive in [true, false] {
                 let place = reading.ids[at].clone();
-                let _ = reading.tell(json!({ "open": place, "inclusive": inclusive }));
+                let _ = reading.tell(&json!({ "open": place, "inclusive": inclusive }));
                 let first = if inclusive { at } else { at + 1 };
                 assert_eq!(reading.available(), first < 20, "{at}, inclusive: {inclusive}");
                 let n = (20 - first).min(6);
                 assert_eq!(reading.read(n), from(first, n), "{at}, inclusive: {inclusive}");
-                let _ = reading.tell(json!({ "close": null }));
+                let _ = reading.tell(&json!({ "close": null }));
             }
         }
-        let _ = reading.tell(json!({ "open": "latest" }));
+        let _ = reading.tell(&json!({ "open": "latest" }));
         assert!(!reading.available());
-        let _ = reading.tell(json!({ "publish": ["one more"] }));
+        let _ = reading.tell(&json!({ "publish": ["one more"] }));
         assert_eq!(reading.read(1), ["one more"]);
     }
 }
@@ -187,21 +187,21 @@ fn an_empty_topic_has_no_last_message() {
     let Some(script) = python::start("read.py", &[&weir.service_url(), TOPIC]) else { return };
     let mut reading = Reading { script, ids: Vec::new() };
     for place in ["earliest", "latest"] {
-        let _ = reading.tell(json!({ "open": place }));
+        let _ = reading.tell(&json!({ "open": place }));
         assert!(!reading.available(), "{place}");
-        let _ = reading.tell(json!({ "close": null }));
+        let _ = reading.tell(&json!({ "close": null }));
     }
-    let _ = reading.tell(json!({ "subscribe": "s" }));
-    assert_eq!(reading.tell(json!({ "last": null }))["last"], json!([-1, -1, -1]));
-    let published = reading.tell(json!({ "publish": ["a", "b"], "batch": 2 }));
-    assert_eq!(reading.tell(json!({ "last": null }))["last"], published["published"][1]);
+    let _ = reading.tell(&json!({ "subscribe": "s" }));
+    assert_eq!(reading.tell(&json!({ "last": null }))["last"], json!([-1, -1, -1]));
+    let published = reading.tell(&json!({ "publish": ["a", "b"], "batch": 2 }));
+    assert_eq!(reading.tell(&json!({ "last": null }))["last"], published["published"][1]);
 }
 
 #[test]
 fn compacted_reading_is_refused() {
     let weir = Home::new().start();
     let Some(mut reading) = Reading::new(&weir, 1) else { return };
-    let error = reading.refused(json!({ "open": "earliest", "compacted": true }));
+    let error = reading.refused(&json!({ "open": "earliest", "compacted": true }));
     assert!(error.contains("NotAllowed"), "{error}");
 }
 
