@@ -10,10 +10,18 @@ use weir_tests::weir::{Home, Weir};
 const CLASS: &str = "demo.Misbehaving";
 const TOPIC: &str = "persistent://public/default/failing";
 const SHORT: &str = "public/default/failing";
-const MESSAGES: usize = 20;
+const MESSAGES: usize = 24;
 
 /// What the messages tell the filter to do, by their number; all others are accepted.
-const OFFENDERS: [(usize, &str); 3] = [(3, "error"), (9, "panic"), (14, "loop")];
+const OFFENDERS: [(usize, &str); 7] = [
+    (3, "error"),
+    (6, "sleep"),
+    (9, "panic"),
+    (12, "grow"),
+    (14, "loop"),
+    (17, "recurse"),
+    (20, "print-for-ever"),
+];
 
 struct Client {
     connection: Connection,

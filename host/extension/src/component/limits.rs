@@ -24,6 +24,10 @@ pub(super) const HANDLES: usize = 10_000;
 /// Also what an answer may hold: a byte a message and a delay.
 pub(super) const HOST_CALL_BYTES: usize = 16 << 20;
 
+/// How the error begins that ends a lister whose topic sets take more of weir's memory than it may have of
+/// its own.
+pub(super) const TOO_MANY_SETS: &str = "the topic sets that it holds take";
+
 const PAGE: u64 = 64 << 10;
 
 /// Adds up what an instance takes. wasmtime's own limits look at each memory by itself.
@@ -132,10 +136,12 @@ pub(super) fn check(component: &Component, limits: &Limits) -> Result<(), OpenEr
 pub(super) fn is_limit(reason: &str) -> bool {
     [
         "fuel allocated for hostcalls",
+        "handle limit",
         "handle table",
         "resource limit exceeded",
         "exceeds memory limits",
         "exceeds table limits",
+        TOO_MANY_SETS,
     ]
     .iter()
     .any(|word| reason.contains(word))

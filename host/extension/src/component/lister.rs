@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use wasmtime::component::{LinkerInstance, Resource, ResourceType, TypedFunc};
+use wasmtime::component::{LinkerInstance, Resource, ResourceTableError, ResourceType, TypedFunc};
 use wasmtime::{StoreContextMut, bail};
 
 use super::code::{Code, Origin};
 use super::imports::State;
+use super::limits::TOO_MANY_SETS;
 use super::{Guest, cut};
 use crate::filter::{Broke, BrokeKind};
 use crate::lister::{ListRequest, TopicLister, TopicSet, Topics};
@@ -22,6 +23,7 @@ pub(super) type Answer = TypedFunc<(String,), (Result<Resource<Set>, String>,)>;
 pub(super) struct Set {
     topics: TopicSet,
     answer: u64,
+    bytes: usize,
 }
 
 /// What sets are made of while an answer is worked on.
@@ -29,6 +31,17 @@ pub(super) struct Set {
 pub(super) struct Sets {
     topics: Option<Arc<dyn Topics>>,
     answer: u64,
+    /// What the sets that there are handles of take in weir's own memory.
+    bytes: usize,
+}
+
+/// What a name takes beside its bytes, in a set.
+const NAME_OVERHEAD: usize = 48;
+
+/// What a set takes, about; parts that it shares with others are counted in each.
+fn bytes_of(set: &TopicSet) -> usize {
+    let names: usize = set.names.iter().map(|name| name.len() + NAME_OVERHEAD).sum();
+    set.ranks.serialized_size() + names
 }
 
 pub(super) struct ComponentLister {
@@ -79,8 +92,7 @@ impl TopicLister for ComponentLister {
         state.sets.topics = None;
         let set = answer?.0.map_err(|reason| broke(BrokeKind::Error, cut(&reason)))?;
         let set = state
-            .table
-            .delete(set)
+            .drop_set(set)
             .map_err(|error| broke(BrokeKind::BadAnswer, format!("it answered with no set: {error}")))?;
         if set.answer != state.sets.answer {
             return Err(broke(BrokeKind::BadAnswer, "it answered with a set of an earlier answer".into()));
@@ -100,8 +112,19 @@ impl State {
     }
 
     fn push(&mut self, topics: TopicSet) -> wasmtime::Result<Resource<Set>> {
-        let answer = self.sets.answer;
-        Ok(self.table.push(Set { topics, answer })?)
+        let (answer, bytes) = (self.sets.answer, bytes_of(&topics));
+        let limit = self.limiter.limit();
+        if self.sets.bytes + bytes > limit {
+            bail!("{TOO_MANY_SETS} more than {limit} bytes");
+        }
+        self.sets.bytes += bytes;
+        Ok(self.table.push(Set { topics, answer, bytes })?)
+    }
+
+    fn drop_set(&mut self, handle: Resource<Set>) -> Result<Set, ResourceTableError> {
+        let set = self.table.delete(handle)?;
+        self.sets.bytes -= set.bytes;
+        Ok(set)
     }
 
     /// As [`push`](Self::push); a sentence for the guest is handed on.
@@ -124,7 +147,7 @@ impl State {
 /// Defines `weir:extension/topics`.
 pub(super) fn topics(instance: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()> {
     instance.resource("set", ResourceType::host::<Set>(), |mut context, rep| {
-        context.data_mut().table.delete(Resource::<Set>::new_own(rep))?;
+        context.data_mut().drop_set(Resource::<Set>::new_own(rep))?;
         Ok(())
     })?;
     type Operation = fn(&TopicSet, &TopicSet) -> TopicSet;

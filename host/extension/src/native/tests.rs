@@ -59,6 +59,8 @@ fn panics_are_survived_and_end_the_instance() {
     assert!(broke.reason.contains("must be thrown away"), "{broke}");
     assert!(verdicts.is_empty());
     assert_eq!(told(&*loaded, &["panic-with-a-value"]).unwrap_err().kind, BrokeKind::Panic);
+    // A thread of the library's own ends alone.
+    assert_eq!(told(&*loaded, &["panic-elsewhere", "reject"]).unwrap(), [Verdict::Accept, Verdict::Reject]);
     assert_eq!(told(&*loaded, &["error", "accept"]).unwrap(), [Verdict::Broke, Verdict::Accept]);
 }
 

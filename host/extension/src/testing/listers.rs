@@ -112,6 +112,11 @@ fn each_way_to_break_is_told_apart() {
         let (kind, reason) = broke(&[("do", "hoard")]);
         assert!(kind != BrokeKind::Deadline, "{form}: {reason}");
     }
+    let patient = Limits { deadline: std::time::Duration::from_secs(60), ..Limits::default() };
+    let hoarder = bench.component(&guest("any-lister.wasm"), patient).unwrap();
+    let broke = ask(&mut *hoarder.lister("{}").unwrap(), &[("do", "hoard-names")]).unwrap_err();
+    assert_eq!(broke.kind, BrokeKind::Memory, "{broke}");
+    assert!(broke.reason.contains("topic sets that it holds take more than 67108864 bytes"), "{broke}");
     let impatient = bench.component(&guest("any-lister.wasm"), Limits::default()).unwrap();
     let broke = ask(&mut *impatient.lister("{}").unwrap(), &[("do", "loop")]).unwrap_err();
     assert_eq!(broke.kind, BrokeKind::Deadline);

@@ -64,6 +64,16 @@ impl TopicLister for AnyLister {
                 }
                 Ok(sets.swap_remove(0))
             }
+            // Holds more and more names of its own.
+            "hoard-names" => {
+                let mut sets = Vec::new();
+                for nth in 0..1000 {
+                    let names: Vec<String> =
+                        (0..10_000).map(|n| format!("persistent://x/y/{nth}-{n}")).collect();
+                    sets.push(topics.named(&names)?);
+                }
+                Ok(sets.swap_remove(0))
+            }
             other => Err(Error::new(format_args!("told to do {other:?}, which it cannot"))),
         }
     }

@@ -76,6 +76,18 @@ impl MessageFilter for Misbehaving {
                 }
                 Ok(Verdict::Accept)
             }
+            "print-for-ever" => loop {
+                #[expect(clippy::print_stdout, reason = "the host is to cut it, and not to log it all")]
+                {
+                    println!("told to print, again and again");
+                }
+            },
+            // On a thread of its own, which a component cannot have.
+            "panic-elsewhere" => {
+                let elsewhere = std::thread::Builder::new().spawn(|| panic!("told to panic on a thread"));
+                let elsewhere = elsewhere.map_err(|error| Error::new(format_args!("no thread: {error}")))?;
+                Ok(Verdict::accept_if(elsewhere.join().is_err()))
+            }
             "log" => {
                 log::info("told to log");
                 Ok(Verdict::Accept)
