@@ -62,6 +62,10 @@ $(TOOLS)/bin/cargo-deny-$(DENY_VERSION):
 	mv $(TOOLS)/bin/cargo-deny $@
 	rm -rf $(TOOLS)/build
 
+.PHONY: fuzz
+fuzz: guests ## decoders of foreign bytes, each for FUZZ_SECONDS=60
+	WEIR_FUZZ_SECONDS=$(or $(FUZZ_SECONDS),60) cargo test --locked --workspace $(WITHOUT_GUESTS) --lib -- fuzz
+
 # --- real clients and real data ---------------------------------------------------------------------
 
 .PHONY: python

@@ -29,6 +29,8 @@ mod ticker;
 mod verdicts;
 
 #[cfg(test)]
+pub(crate) mod fuzzing;
+#[cfg(test)]
 mod tests;
 
 pub(crate) use code::Code;

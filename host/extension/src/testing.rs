@@ -1,6 +1,7 @@
 //! What the tests of this crate share: guests as `make guests` builds them, and a loader for them.
 
 mod conformance;
+pub(crate) mod fuzz;
 mod limits;
 mod listers;
 mod refusals;

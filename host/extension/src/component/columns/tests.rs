@@ -182,3 +182,57 @@ fn a_batch_that_is_too_large_is_refused() {
     let alone = read(&write(&mut columns, &filter, &messages, &[3]));
     assert_eq!(alone[0].2, [text(&large)]);
 }
+
+/// Any messages, and any of their rows, are read as they were written; see `testing/fuzz.rs`.
+#[test]
+fn fuzz_any_messages_are_read_as_they_were_written() {
+    let filter = [property("a"), Field::PublishTime, property("b"), Field::OrderingKey, Field::Topic];
+    let mut columns = Columns::new(&filter);
+    let seeds = [b"some text of which cells are made".to_vec(), "grüße \u{1f980}".repeat(40).into_bytes()];
+    crate::testing::fuzz::fuzz(&seeds, |bytes, dice| {
+        let n = 1 + dice.below(40);
+        let valid = String::from_utf8_lossy(bytes);
+        // Where each cell's text ends; `None` where there is none.
+        let mut end = || (dice.below(3) > 0).then(|| valid.floor_char_boundary(dice.below(valid.len() + 1)));
+        let cells: Vec<[Option<usize>; 4]> = (0..n).map(|_| [end(), end(), end(), end()]).collect();
+        let mut messages = Messages::new(filter.to_vec().into());
+        for [a, number, b, key] in &cells {
+            let mut row = messages.row();
+            if let Some(end) = a {
+                row.property("a", &valid[..*end]);
+            }
+            if let Some(number) = number {
+                row.number(&Field::PublishTime, *number as i64 - 20);
+            }
+            if let Some(end) = b {
+                row.property("b", &valid[..*end]);
+            }
+            if let Some(end) = key {
+                row.bytes(&Field::OrderingKey, &valid.as_bytes()[*end..]);
+            }
+        }
+        messages.fill_text(&Field::Topic, 0, "the topic");
+        let rows: Vec<u32> = (0..n as u32).filter(|_| dice.below(4) > 0).collect();
+        if rows.is_empty() {
+            return;
+        }
+        let found = read(&write(&mut columns, &filter, &messages, &rows));
+        assert_eq!(found.iter().map(|(slot, kind, _)| (*slot, *kind)).collect::<Vec<_>>(), {
+            [(0, 2), (1, 3), (2, 2), (3, 1), (4, 2)]
+        });
+        for (at, row) in rows.iter().enumerate() {
+            let [a, number, b, key] = cells[*row as usize];
+            let until = |end: Option<usize>| end.map_or(Read::Missing, |end| text(&valid[..end]));
+            let expected = [
+                until(a),
+                number.map_or(Read::Missing, |number| Read::Number(number as i64 - 20)),
+                until(b),
+                key.map_or(Read::Missing, |end| Read::Bytes(valid.as_bytes()[end..].to_vec())),
+                text("the topic"),
+            ];
+            for (column, expected) in found.iter().zip(expected) {
+                assert_eq!(column.2[at], expected);
+            }
+        }
+    });
+}
