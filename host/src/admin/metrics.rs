@@ -1,5 +1,7 @@
 //! `/metrics`, in Prometheus' text form.
 
+use std::sync::atomic::AtomicU64;
+
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -8,7 +10,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use weir_extension::{Counts, Extensions};
+use weir_extension::{Counts, Extensions, LoaderFigures};
 
 use super::Shared;
 use super::errors::Refusal;
@@ -78,4 +80,39 @@ fn extensions(extensions: &Extensions, registry: &mut Registry) {
     own.register("messages", "Messages judged, by what was said or broke", messages);
     own.register("calls", "Calls, by whether and how they broke", calls);
     own.register("call_microseconds", "Time spent in calls", micros);
+    loader(&extensions.figures(), own);
+}
+
+/// What opening artifacts has cost.
+fn loader(figures: &LoaderFigures, own: &mut Registry) {
+    let gauge = |n: usize| {
+        let gauge = Gauge::<i64>::default();
+        gauge.set(i64::try_from(n).unwrap_or(i64::MAX));
+        gauge
+    };
+    let counter = |n: u64| {
+        let counter = Counter::<u64>::default();
+        counter.inc_by(n);
+        counter
+    };
+    let seconds = Counter::<f64, AtomicU64>::default();
+    seconds.inc_by(figures.compiling.as_secs_f64());
+    own.register("native_libraries", "Native libraries held open until a restart", gauge(figures.libraries));
+    own.register(
+        "native_libraries_limit",
+        "How many may be (plugins.max-native-libraries)",
+        gauge(figures.max_libraries),
+    );
+    own.register("compilations", "Components compiled, by either compiler", counter(figures.compilations));
+    own.register("compile_seconds", "Time that compiling took, by the clock", seconds);
+    own.register(
+        "found_compiled",
+        "Components whose code was found compiled",
+        counter(figures.found_compiled),
+    );
+    own.register(
+        "code_damaged",
+        "Files of compiled code that were damaged or foreign, and made anew",
+        counter(figures.damaged),
+    );
 }

@@ -6,6 +6,7 @@
 
 mod batches;
 mod clients;
+mod code;
 mod command_line;
 mod doors;
 mod failing;
