@@ -59,8 +59,8 @@ pub enum SeekTo {
     /// To this entry: it is the next to be delivered. One beyond the last entry is as
     /// [`Latest`](Self::Latest).
     Position(Position),
-    /// To the first entry published at or after this time, in milliseconds since 1970. Reads the topic
-    /// from its first entry on: a hundred times the entries take a hundred times as long.
+    /// To the first entry published at or after this time, in milliseconds since 1970. Found by halving, as
+    /// Pulsar does: exact as long as the times do not go back from one entry to the next.
     PublishTime(u64),
 }
 

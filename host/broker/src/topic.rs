@@ -137,26 +137,32 @@ impl Core {
         }
     }
 
-    /// The last entry before the first one published at or after `time`. Blocks on the disk.
+    /// The position before the first entry published at or after `time`. Blocks on the disk, for some sixty
+    /// reads of one entry, however many there are.
     fn before_time(&self, time: u64) -> Result<Option<Position>, BrokerError> {
-        const ENTRIES: usize = 256;
-        const BYTES: usize = 1024 * 1024;
-        let mut reached = None;
-        loop {
-            let from = reached.map_or(Position { ledger: 0, entry: 0 }, crate::subscription::next);
-            let entries = self.engine.log.read(self.id, from, ENTRIES, BYTES)?;
-            if entries.is_empty() {
-                return Ok(reached);
-            }
-            for entry in entries {
-                // One whose time cannot be read belongs to those before it.
-                if self.engine.decoder.publish_time(&entry.bytes).is_ok_and(|published| published >= time) {
-                    return Ok(reached);
-                }
-                reached = Some(entry.position);
+        let Some((first, last)) = self.engine.log.bounds(self.id)? else { return Ok(None) };
+        let number = |at: Position| u128::from(at.ledger) << 64 | u128::from(at.entry);
+        let half = |half: u128| u64::try_from(half).expect("half of 128 bits has 64");
+        let position = |number: u128| Position {
+            ledger: half(number >> 64),
+            entry: half(number & u128::from(u64::MAX)),
+        };
+        // All before `low` were published earlier; none at or behind `high` was.
+        let (mut low, mut high) = (first, crate::subscription::next(last));
+        while low < high {
+            let middle = position(number(low) + (number(high) - number(low)) / 2);
+            let entry = self.engine.log.read(self.id, middle, 1, 0)?.into_iter().next();
+            // One whose time cannot be read belongs to those before it.
+            let earlier = entry.filter(|entry| {
+                self.engine.decoder.publish_time(&entry.bytes).map_or(true, |published| published < time)
+            });
+            match earlier {
+                Some(entry) => low = crate::subscription::next(entry.position),
+                None => high = middle,
             }
         }
     }
+        Ok((low > first).then(|| before(low)).flatten())
 
     /// Blocks on the disk for [`Start::Since`].
     fn start_at(&self, start: Start) -> Result<CursorState, BrokerError> {

@@ -113,20 +113,28 @@ async fn a_reader_that_a_seek_has_closed_comes_back_to_where_it_was_set() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_begins_at_a_time() {
+    let numbered =
+        |range: std::ops::Range<u64>| range.map(|i| encode(b'S', 100 + 10 * i, &[format!("m{i}")]));
     let rig = Rig::new().await;
+    publish(&rig.topic("t").await, numbered(0..5)).await;
+    // A start begins a new ledger.
+    let rig = rig.restart().await;
     let topic = rig.topic("t").await;
-    publish(&topic, (0..5).map(|i| encode(b'S', 100 + i, &[format!("m{i}")]))).await;
-    for (time, first) in [(0, "m0"), (102, "m2"), (1000, "later")] {
+    publish(&topic, numbered(5..12)).await;
+    for time in 95..=215_u64 {
         let reader = ConsumerOptions {
             start: Start::Since(time),
             durable: false,
             ..options(SubscriptionType::Exclusive)
         };
         let mut client = Client::with(&topic, reader, 10).await;
-        if first == "later" {
-            publish(&topic, [single(first)]).await;
+        let expected = time.saturating_sub(100).div_ceil(10);
+        if expected == 12 {
+            publish(&topic, [encode(b'S', 220, &["m12"])]).await;
+            assert_eq!(texts(&client.next().await.entry), ["m12"]);
+            break;
         }
-        assert_eq!(texts(&client.next().await.entry), [first]);
+        assert_eq!(texts(&client.next().await.entry), [format!("m{expected}")], "{time}");
     }
 }
 
