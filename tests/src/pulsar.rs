@@ -64,12 +64,20 @@ pub mod kind {
 
 /// `ServerError` values that tests name.
 pub mod error {
+    /// MetadataError.
+    pub const METADATA: u64 = 1;
+    /// PersistenceError.
+    pub const PERSISTENCE: u64 = 2;
+    /// ServiceNotReady.
+    pub const SERVICE_NOT_READY: u64 = 6;
     /// ChecksumError.
     pub const CHECKSUM: u64 = 9;
     /// TopicNotFound.
     pub const TOPIC_NOT_FOUND: u64 = 11;
     /// InvalidTopicName.
     pub const INVALID_TOPIC_NAME: u64 = 17;
+    /// NotAllowedError.
+    pub const NOT_ALLOWED: u64 = 22;
 }
 
 /// The largest answer that a test takes.
@@ -100,6 +108,13 @@ impl Fields {
         varint(&mut self.0, field << 3 | 2);
         varint(&mut self.0, value.as_ref().len() as u64);
         self.0.extend_from_slice(value.as_ref());
+        self
+    }
+
+    /// Adds what was written elsewhere.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
         self
     }
 
@@ -243,6 +258,15 @@ pub fn entry(producer: &str, sequence: u64, properties: &[(&str, &str)], payload
     for (key, value) in properties {
         metadata = metadata.bytes(4, Fields::new().bytes(1, key).bytes(2, value).done());
     }
+    entry_of(metadata, payload)
+}
+
+/// An entry with these metadata.
+///
+/// # Panics
+/// When it is larger than the protocol can say.
+#[must_use]
+pub fn entry_of(metadata: Fields, payload: &[u8]) -> Vec<u8> {
     let metadata = metadata.done();
     let mut checked = Vec::new();
     checked

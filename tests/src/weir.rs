@@ -48,6 +48,13 @@ impl Home {
         self
     }
 
+    /// Takes all settings away.
+    #[must_use]
+    pub fn without_settings(mut self) -> Self {
+        self.settings.clear();
+        self
+    }
+
     /// Starts with this configuration file.
     ///
     /// # Panics

@@ -16,10 +16,10 @@ use weir_store::{EntryLog, Records, TopicId};
 
 use crate::error::BrokerError;
 
-/// The most properties of one topic.
+/// The most properties of one topic, producer or consumer.
 const MAX_PROPERTIES: usize = 1_000;
 
-/// Keys and values of one topic's properties, together.
+/// Keys and values of those, together.
 const MAX_PROPERTIES_BYTES: usize = 64 * 1024;
 
 const TENANTS: &str = "tenants";
@@ -339,10 +339,18 @@ pub(crate) fn check_served(name: &TopicName) -> Result<(), BrokerError> {
 }
 
 fn check_properties(properties: &BTreeMap<String, String>) -> Result<(), BrokerError> {
+    check_properties_of("topic", properties)
+}
+
+/// Checks how much somebody brings to be kept.
+pub(crate) fn check_properties_of(
+    whose: &str,
+    properties: &BTreeMap<String, String>,
+) -> Result<(), BrokerError> {
     let bytes: usize = properties.iter().map(|(key, value)| key.len() + value.len()).sum();
     if properties.len() > MAX_PROPERTIES || bytes > MAX_PROPERTIES_BYTES {
         return Err(BrokerError::Invalid(format!(
-            "a topic may have {MAX_PROPERTIES} properties of {MAX_PROPERTIES_BYTES} bytes together, \
+            "a {whose} may have {MAX_PROPERTIES} properties of {MAX_PROPERTIES_BYTES} bytes together, \
              these are {} of {bytes} bytes",
             properties.len()
         )));

@@ -77,9 +77,9 @@ pub struct ConsumerOptions {
     pub durable: bool,
     /// Whether the subscription may be made if it is not there.
     pub create: bool,
-    /// The consumer's name, for statistics.
+    /// The consumer's name, for statistics: at most [`MAX_CLIENT_NAME_BYTES`].
     pub consumer_name: String,
-    /// What the client says of itself.
+    /// What the client says of itself: as much as a topic may have of properties.
     pub metadata: BTreeMap<String, String>,
 }
 
@@ -132,6 +132,9 @@ pub struct Ack {
 
 /// The longest name of a subscription.
 pub const MAX_SUBSCRIPTION_NAME_BYTES: usize = 4096;
+
+/// The longest name of a producer or consumer.
+pub const MAX_CLIENT_NAME_BYTES: usize = 4096;
 
 /// A consumer: what its client asks of the subscription. Dropping it closes the consumer: what it had not
 /// acknowledged is delivered to others, or to the next. One that the broker has closed still keeps a

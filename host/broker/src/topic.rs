@@ -13,13 +13,14 @@ use weir_filter::{Bindings, TopicName, Workers};
 use weir_store::{CursorState, EntryLog, Position, Records, StoreError, TopicId};
 
 use crate::broker::BrokerOptions;
+use crate::catalogue::check_properties_of;
 use crate::decoder::EntryDecoder;
 use crate::error::BrokerError;
 use crate::producer::{Badge, Producer, average};
 use crate::stats::TopicStats;
 use crate::subscription::{
-    Consumer, ConsumerOptions, Deliveries, Ends, MAX_SUBSCRIPTION_NAME_BYTES, SeekTo, Start, Subscription,
-    before,
+    Consumer, ConsumerOptions, Deliveries, Ends, MAX_CLIENT_NAME_BYTES, MAX_SUBSCRIPTION_NAME_BYTES, SeekTo,
+    Start, Subscription, before,
 };
 
 /// The most producers of one topic; each costs some hundred bytes.
@@ -161,8 +162,8 @@ impl Core {
                 None => high = middle,
             }
         }
-    }
         Ok((low > first).then(|| before(low)).flatten())
+    }
 
     /// Blocks on the disk for [`Start::Since`].
     fn start_at(&self, start: Start) -> Result<CursorState, BrokerError> {
@@ -218,13 +219,15 @@ impl Topic {
     /// Adds a producer. Without a name it gets one that no producer of this store ever had.
     ///
     /// # Errors
-    /// [`BrokerError::ProducerBusy`] when one of that name is connected; when there are too many; when
+    /// [`BrokerError::ProducerBusy`] when one of that name is connected; [`BrokerError::Invalid`] when its
+    /// name is longer than [`MAX_CLIENT_NAME_BYTES`] or its metadata too much; when there are too many; when
     /// the topic is being deleted.
     pub fn add_producer(
         self: &Arc<Self>,
         name: Option<String>,
         metadata: BTreeMap<String, String>,
     ) -> Result<Producer, BrokerError> {
+        check_client("producer", name.as_deref().unwrap_or_default(), &metadata)?;
         let engine = &self.core.engine;
         let id = engine.next_producer.fetch_add(1, Ordering::Relaxed);
         let name = name.unwrap_or_else(|| format!("{}-{}-{id}", engine.options.cluster, engine.opened));
@@ -262,6 +265,7 @@ impl Topic {
         options: ConsumerOptions,
     ) -> Result<(Consumer, Deliveries), BrokerError> {
         check_subscription_name(&options.subscription)?;
+        check_client("consumer", &options.consumer_name, &options.metadata)?;
         let known = self.state.lock().subscriptions.get(&options.subscription).cloned();
         match known {
             Some(_) => {}
@@ -451,6 +455,16 @@ impl State {
         }
         Ok(())
     }
+}
+
+fn check_client(whose: &str, name: &str, metadata: &BTreeMap<String, String>) -> Result<(), BrokerError> {
+    if name.len() > MAX_CLIENT_NAME_BYTES {
+        return Err(BrokerError::Invalid(format!(
+            "a {whose}'s name has at most {MAX_CLIENT_NAME_BYTES} bytes, this one has {}",
+            name.len()
+        )));
+    }
+    check_properties_of(whose, metadata)
 }
 
 fn check_subscription_name(name: &str) -> Result<(), BrokerError> {

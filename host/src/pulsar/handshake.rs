@@ -10,6 +10,9 @@ use super::frames;
 /// Clients show it in their logs; C++ ones fail without it.
 const SERVER_VERSION: &str = concat!("Pulsar Server (weir ", env!("CARGO_PKG_VERSION"), ")");
 
+/// How much of what a client calls itself is logged.
+const MAX_SHOWN: usize = 100;
+
 impl Connection<'_> {
     /// Greets. There is no authentication yet: whoever reaches the port is served.
     pub(super) async fn connect(&mut self, request: CommandConnect) -> Result<(), Ended> {
@@ -17,7 +20,8 @@ impl Connection<'_> {
             return Err(Ended::Violation("a second CONNECT came".into()));
         }
         let protocol = request.protocol_version.unwrap_or(0).min(PROTOCOL_VERSION);
-        info!(client = request.client_version, protocol, "connected");
+        let client: String = request.client_version.chars().take(MAX_SHOWN).collect();
+        info!(client, protocol, "connected");
         if let Some(broker) = request.proxy_to_broker_url {
             // There is one broker, and the client has reached it.
             debug!(broker, "asked to go through us to a broker");

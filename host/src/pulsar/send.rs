@@ -78,12 +78,18 @@ fn check(entry: &Bytes) -> Result<u32, Refused> {
         }
         Err(error) => return Err(unreadable(error)),
     }
-    let messages = Entry::parse(entry).map_err(unreadable)?.messages();
-    if messages > MAX_MESSAGES_IN_BATCH {
-        let text = format!(
-            "a batch says that it has {messages} messages; at most {MAX_MESSAGES_IN_BATCH} are taken"
-        );
-        return Err(Refused::new(ServerError::NotAllowedError, text));
+    let entry = Entry::parse(entry).map_err(unreadable)?;
+    // Present is what makes a batch, whatever the number.
+    match entry.metadata().num_messages_in_batch.map(u32::try_from) {
+        None => Ok(entry.messages()),
+        Some(Ok(messages @ 1..=MAX_MESSAGES_IN_BATCH)) => Ok(messages),
+        Some(_) => {
+            let text = format!(
+                "a batch says that it has {} messages; it may have 1 to {MAX_MESSAGES_IN_BATCH}",
+                entry.metadata().num_messages_in_batch()
+            );
+            Err(Refused::new(ServerError::NotAllowedError, text))
+        }
     }
     Ok(messages)
 }

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "tests, and what they share, say what they expect by panicking")]
 
 mod batches;
+mod bounds;
 mod clients;
 mod code;
 mod command_line;
