@@ -241,7 +241,11 @@ struct Signals {
 
 impl Signals {
     fn new() -> std::io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            _file_size: signal(SignalKind::from_raw(FILE_SIZE_SIGNAL))?,
+        })
     }
 
     async fn next(&mut self) -> &'static str {
@@ -251,3 +255,9 @@ impl Signals {
         }
     }
 }
+    /// Sent with a write beyond `ulimit -f`. Listened to, so that the write fails and weir lives: the store
+    /// knows how to wait for room.
+    _file_size: Signal,
+/// SIGXFSZ has this number on all systems that we run on.
+const FILE_SIZE_SIGNAL: i32 = 25;
+

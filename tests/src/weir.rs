@@ -11,7 +11,7 @@ use std::thread;
 
 use crossbeam_channel::{RecvTimeoutError, unbounded};
 use parking_lot::Mutex;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -253,6 +253,34 @@ impl Weir {
     #[must_use]
     pub fn log_so_far(&self) -> Arc<Mutex<Vec<String>>> {
         self.log.clone()
+    }
+
+    /// From now on its disk takes nothing: files may not grow. What the system says of it is "File too
+    /// large".
+    ///
+    /// # Panics
+    /// When the system does not let us.
+    #[track_caller]
+    pub fn fill_disk(&self) {
+        self.limit_files(Some(0));
+    }
+
+    /// Its disk has room again.
+    ///
+    /// # Panics
+    /// When the system does not let us.
+    #[track_caller]
+    pub fn empty_disk(&self) {
+        self.limit_files(None);
+    }
+
+    /// The hard limit stays as it is: whoever we are, the soft one can be raised to it again.
+    #[track_caller]
+    fn limit_files(&self, bytes: Option<u64>) {
+        let ours = rustix::process::getrlimit(Resource::Fsize);
+        let limit = Rlimit { current: bytes.or(ours.maximum), maximum: ours.maximum };
+        prlimit(Some(Pid::from_child(&self.child)), Resource::Fsize, limit)
+            .expect("a limit of our own child");
     }
 
     /// `kill -9`.

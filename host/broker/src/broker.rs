@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weir_filter::{Binding, BindingError, Bindings, NamespaceName, Target, TopicName, Workers};
 use weir_listing::Index;
-use weir_store::{Records, Store};
+use weir_store::{Paused, Records, Store};
 
 use crate::catalogue::{Catalogue, TopicInfo, check_served};
 use crate::decoder::EntryDecoder;
@@ -134,6 +134,11 @@ impl Broker {
             let _one_at_a_time = inner.changing.lock();
             if inner.engine.stop.is_cancelled() {
                 return Err(BrokerError::Closing("the broker is draining".to_owned()));
+    /// Why nothing can be stored right now; `None` while it can. Does not wait for the disk.
+    pub fn paused(&self) -> Option<Paused> {
+        self.inner.engine.log.paused()
+    }
+
             }
             change(&inner)
         };

@@ -31,7 +31,7 @@ pub use weir_filter::{
     Workers,
 };
 pub use weir_listing::{Index, Listing};
-pub use weir_store::{Position, Store, StoreError, StoredEntry};
+pub use weir_store::{Paused, Position, Store, StoreError, StoredEntry};
 
 #[cfg(test)]
 mod tests;

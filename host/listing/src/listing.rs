@@ -159,6 +159,14 @@ impl Listing {
         self.inner.lister.resolve().map(drop)
     }
 
+    /// Whether the lister can be called now. An atomic load as long as no registration has changed.
+    ///
+    /// # Errors
+    /// When it cannot, with the reason.
+    pub async fn ready(&self) -> Result<(), ListError> {
+        self.inner.lister.current().await.map(drop)
+    }
+
     /// Answers one request. The asking of the lister is a task of its own, so that a caller that goes
     /// away strands nobody who joined it.
     ///

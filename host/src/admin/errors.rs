@@ -5,7 +5,7 @@ use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
-use weir_broker::{BindingError, BrokerError};
+use weir_broker::{BindingError, BrokerError, StoreError};
 use weir_extension::{ConfigError, NameError, RegisterError, RemoveError, Unavailable};
 use weir_listing::ListError;
 
@@ -69,7 +69,9 @@ impl From<BrokerError> for Refusal {
             BrokerError::InUse(_) | BrokerError::InvalidName(_) => StatusCode::PRECONDITION_FAILED,
             BrokerError::Invalid(_) | BrokerError::TooMany(_) => StatusCode::UNPROCESSABLE_ENTITY,
             BrokerError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            BrokerError::Closing(_) => StatusCode::SERVICE_UNAVAILABLE,
+            BrokerError::Closing(_) | BrokerError::Storage(StoreError::Paused(_)) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             BrokerError::Binding(error) => of_binding(error),
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };

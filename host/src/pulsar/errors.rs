@@ -1,6 +1,6 @@
 //! What a failure is called on the wire. All answers of this protocol get their code here.
 
-use weir_broker::BrokerError;
+use weir_broker::{BrokerError, StoreError};
 use weir_extension::NameError;
 use weir_listing::ListError;
 use weir_wire::pulsar::ServerError;
@@ -38,6 +38,16 @@ impl From<BrokerError> for Refused {
     }
 }
 
+impl Refused {
+    /// What a SEND is answered with. Whatever kept it from being stored, the client is to send it again.
+    pub(super) fn of_send(error: BrokerError) -> Self {
+        match error {
+            BrokerError::Storage(_) => Self::new(ServerError::PersistenceError, error.to_string()),
+            other => Self::from(other),
+        }
+    }
+}
+
 impl From<ListError> for Refused {
     fn from(error: ListError) -> Self {
         let code = match &error {
@@ -65,8 +75,8 @@ fn code(error: &BrokerError) -> ServerError {
         }
         BrokerError::NotAllowed(_) | BrokerError::TooLarge { .. } => ServerError::NotAllowedError,
         BrokerError::TooMany(_) => ServerError::TooManyRequests,
-        // Clients come again, by themselves.
-        BrokerError::Closing(_) => ServerError::ServiceNotReady,
+        // Clients come again, by themselves, after ever longer pauses.
+        BrokerError::Closing(_) | BrokerError::Storage(StoreError::Paused(_)) => ServerError::ServiceNotReady,
         BrokerError::Storage(_) => ServerError::PersistenceError,
         _ => ServerError::UnknownError,
     }
@@ -74,6 +84,8 @@ fn code(error: &BrokerError) -> ServerError {
 
 #[cfg(test)]
 mod tests {
+    use weir_broker::Paused;
+
     use super::*;
 
     #[test]
@@ -92,6 +104,17 @@ mod tests {
         ] {
             assert_eq!(Refused::from(error).code, code);
         }
+    }
+
+    #[test]
+    fn a_paused_store_sends_producers_away_and_has_messages_sent_again() {
+        let paused = || {
+            let retry_in = std::time::Duration::from_secs(3);
+            BrokerError::Storage(StoreError::Paused(Paused { cause: "no space".into(), retry_in }))
+        };
+        let text = "storage is paused: no space, next try in 3 s";
+        assert_eq!(Refused::from(paused()), Refused::new(ServerError::ServiceNotReady, text));
+        assert_eq!(Refused::of_send(paused()), Refused::new(ServerError::PersistenceError, text));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use weir_broker::{Producer, TopicName};
+use weir_broker::{BrokerError, Producer, StoreError, TopicName};
 use weir_wire::pulsar::command::{
     CommandCloseProducer, CommandProducer, CommandProducerSuccess, ProducerAccessMode,
 };
@@ -82,6 +82,10 @@ impl Connection<'_> {
         }
         if !self.has_room() {
             return Err(too_many(self.service.limits.handles_per_connection));
+        }
+        // Its first SEND would fail, and cost the client its connection: better to come later.
+        if let Some(paused) = self.service.broker.paused() {
+            return Err(BrokerError::Storage(StoreError::Paused(paused)).into());
         }
         let topic = TopicName::new(&request.topic)?;
         let topic = self.service.broker.topic(&topic, true).await?;

@@ -59,7 +59,7 @@ impl Connection<'_> {
                 }
                 // The client is told that its producer is closed, and sends again by the next one.
                 Err(BrokerError::Closing(_)) => None,
-                Err(error) => Some(send_error(&send, error.into())),
+                Err(error) => Some(send_error(&send, Refused::of_send(error))),
             }
         };
         Ok(self.receipts.push(receipt).await?)
@@ -91,7 +91,6 @@ fn check(entry: &Bytes) -> Result<u32, Refused> {
             Err(Refused::new(ServerError::NotAllowedError, text))
         }
     }
-    Ok(messages)
 }
 
 fn receipt(send: &CommandSend, published: Published) -> Outgoing {

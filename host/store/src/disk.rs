@@ -1,19 +1,26 @@
 //! The engine on its disk: committing, and coming back after a failure.
 //!
 //! The engine refuses every write after one that failed, since it cannot know what reached the disk. It
-//! still reads. So a failed write is answered with its error, and a later one reopens the engine from
-//! what is on the disk, with growing pauses while that keeps failing. Opened anew it holds all that was
-//! acknowledged, and perhaps what failed last.
+//! still reads. So a failed write is answered with its error, and the engine is opened anew from what is
+//! on the disk: by the writer, or by a write that comes when it is due, with growing pauses while that
+//! keeps failing. Opened anew it holds all that was acknowledged, and perhaps what failed last.
+//!
+//! It is taken for good again once it has written something, and a file beside it as large as a group of
+//! entries: on a disk with room for a few bytes each next write would fail like the one before.
 
-use std::fs::File;
+use std::fs::{self, File};
+use std::io::Write;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode, Readable};
 use parking_lot::RwLock;
 
 use crate::entries::{Position, TopicId};
+use crate::health::Health;
+use crate::journal;
 use crate::layout;
 use crate::store::StoreError;
 
@@ -30,6 +37,12 @@ const DELETE_STEP: usize = 1024;
 /// The pause before the second try to reopen; the first has none, each next one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// After a failure there has to be room for so many bytes: what the writer writes at a time.
+const ROOM_BYTES: usize = 8 << 20;
+/// Where that is tried out, beside the engine's folder.
+const ROOM_FILE: &str = "room";
+/// The store's counter that is written to see whether the engine writes.
+const RECOVERIES: &str = "recoveries";
 
 /// The engine's number for the table of entries: the first that [`Disk::create`] makes.
 pub(crate) const ENTRIES_ID: u64 = 1;
@@ -149,15 +162,10 @@ pub(crate) enum Durability {
 struct State {
     /// `None` when the last attempt to reopen it failed: then nothing can be read either.
     engine: Option<Engine>,
-    failure: Option<Failure>,
+    /// Whether writes are refused: until the engine is open again and has written something.
+    failed: bool,
     /// Failures since the last commit that went well.
     failures: u32,
-}
-
-struct Failure {
-    error: StoreError,
-    /// Nobody reopens before.
-    retry_at: Instant,
 }
 
 pub(crate) struct Disk {
@@ -165,6 +173,10 @@ pub(crate) struct Disk {
     /// Readers and committers share it; reopening has it alone. Taken last: nothing else is locked or
     /// called while it is held.
     state: RwLock<State>,
+    /// Says the same as `state.failed`, with the cause, to those that must not wait for it.
+    health: Arc<Health>,
+    /// Called after each failure.
+    on_failure: OnceLock<Box<dyn Fn() + Send + Sync>>,
     faults: Faults,
     /// Held for the life of the store, also while the engine is reopened.
     _lock: File,
@@ -179,8 +191,26 @@ impl Disk {
     }
 
     pub(crate) fn open(folder: &Path, lock: File, faults: Faults) -> Result<Self, StoreError> {
-        let state = State { engine: Some(Engine::open(folder)?), failure: None, failures: 0 };
-        Ok(Self { folder: folder.to_owned(), state: RwLock::new(state), faults, _lock: lock })
+        let state = State { engine: Some(Engine::open(folder)?), failed: false, failures: 0 };
+        Ok(Self {
+            folder: folder.to_owned(),
+            state: RwLock::new(state),
+            health: Arc::default(),
+            on_failure: OnceLock::new(),
+            faults,
+            _lock: lock,
+        })
+    }
+
+    pub(crate) fn health(&self) -> Arc<Health> {
+        self.health.clone()
+    }
+
+    /// Has `listener` called after each failure; to be set once.
+    pub(crate) fn on_failure(&self, listener: impl Fn() + Send + Sync + 'static) {
+        if self.on_failure.set(Box::new(listener)).is_err() {
+            tracing::error!("who hears of failures was told twice; the first stands");
+        }
     }
 
     /// Reads. Works while writes fail, as long as the engine is open.
@@ -189,10 +219,9 @@ impl Disk {
         read: impl FnOnce(&Engine) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let state = self.state.read();
-        match (&state.engine, &state.failure) {
-            (Some(engine), _) => read(engine),
-            (None, Some(failure)) => Err(failure.error.clone()),
-            (None, None) => Err(StoreError::Closed),
+        match &state.engine {
+            Some(engine) => read(engine),
+            None => Err(self.refusal()),
         }
     }
 
@@ -204,11 +233,11 @@ impl Disk {
         durability: Durability,
         fill: impl FnOnce(&Engine, &mut OwnedWriteBatch) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.reopen_if_failed()?;
+        self.recover()?;
         let result = {
             let state = self.state.read();
-            let Some(engine) = state.engine.as_ref().filter(|_| state.failure.is_none()) else {
-                return Err(failure_of(&state));
+            let Some(engine) = state.engine.as_ref().filter(|_| !state.failed) else {
+                return Err(self.refusal());
             };
             let mut batch = engine.db.batch();
             let filled = fill(engine, &mut batch)?;
@@ -228,8 +257,8 @@ impl Disk {
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
         let result = {
             let state = self.state.read();
-            let Some(engine) = state.engine.as_ref().filter(|_| state.failure.is_none()) else {
-                return Err(failure_of(&state));
+            let Some(engine) = state.engine.as_ref().filter(|_| !state.failed) else {
+                return Err(self.refusal());
             };
             self.faults.check(Point::Sync).and_then(|()| Ok(engine.db.persist(PersistMode::SyncAll)?))
         };
@@ -249,44 +278,109 @@ impl Disk {
         Ok(batch.durability(Some(mode)).commit()?)
     }
 
+    /// Notes a failure of a write; gives it back.
     fn failed(&self, error: StoreError) -> StoreError {
-        let mut state = self.state.write();
-        // Another thread may have met the same failure; its pause counts.
-        if state.failure.is_none() {
-            let pause = pause_after(state.failures);
-            tracing::error!(%error, ?pause, "a write failed; the store is reopened by the next one");
-            state.failures = state.failures.saturating_add(1);
-            state.failure = Some(Failure { error: error.clone(), retry_at: Instant::now() + pause });
+        {
+            let mut state = self.state.write();
+            // Another thread may have met the same failure; its pause counts.
+            if !state.failed {
+                let pause = self.pause(&mut state, &error);
+                tracing::error!(%error, ?pause, "a write failed; nothing is written until the store is open again");
+            }
         }
+        self.tell();
         error
     }
 
-    fn reopen_if_failed(&self) -> Result<(), StoreError> {
-        if self.state.read().failure.is_none() {
+    /// Refuses writes for a while; gives back how long.
+    fn pause(&self, state: &mut State, error: &StoreError) -> Duration {
+        let pause = pause_after(state.failures);
+        state.failed = true;
+        state.failures = state.failures.saturating_add(1);
+        let cause = match error {
+            // "Storage failed" is what being paused says.
+            StoreError::Engine(cause) => cause.to_string(),
+            other => other.to_string(),
+        };
+        self.health.failed(&cause, Instant::now() + pause);
+        pause
+    }
+
+    fn tell(&self) {
+        if let Some(listener) = self.on_failure.get() {
+            listener();
+        }
+    }
+
+    /// What a write is answered with while none is taken.
+    fn refusal(&self) -> StoreError {
+        self.health.paused().map_or(StoreError::Closed, StoreError::Paused)
+    }
+
+    /// Opens the engine anew if a write failed and the next try is due.
+    ///
+    /// # Errors
+    /// When it is not due, or does not work: nothing can be written then.
+    pub(crate) fn recover(&self) -> Result<(), StoreError> {
+        if !self.state.read().failed {
             return Ok(());
         }
-        let mut state = self.state.write();
-        let Some(failure) = &state.failure else { return Ok(()) };
-        if Instant::now() < failure.retry_at {
-            return Err(failure.error.clone());
-        }
+        let tried = {
+            let mut state = self.state.write();
+            if !state.failed {
+                return Ok(());
+            }
+            if self.health.retry_at().is_some_and(|at| Instant::now() < at) {
+                return Err(self.refusal());
+            }
+            let tried = self.reopen(&mut state);
+            match &tried {
+                Ok(()) => {
+                    state.failed = false;
+                    self.health.recovered();
+                    tracing::info!(folder = %self.folder.display(), "the store is open again after a failed write");
+                }
+                Err(error) => {
+                    let pause = self.pause(&mut state, error);
+                    tracing::error!(%error, ?pause, "the store does not work yet");
+                }
+            }
+            tried
+        };
+        tried.map_err(|_told_in_the_refusal| {
+            self.tell();
+            self.refusal()
+        })
+    }
+
+    /// Opens the engine anew and has it write. As long as there is no room the old one stays, and reads.
+    fn reopen(&self, state: &mut State) -> Result<(), StoreError> {
+        self.faults.check(Point::Reopen)?;
+        self.try_room()?;
         // The old engine has to be gone, with its lock, before the folder can be opened again.
         state.engine = None;
-        match self.faults.check(Point::Reopen).and_then(|()| Engine::open(&self.folder)) {
-            Ok(engine) => {
-                state.engine = Some(engine);
-                state.failure = None;
-                tracing::info!(folder = %self.folder.display(), "the store is open again after a failed write");
-                Ok(())
-            }
-            Err(error) => {
-                let pause = pause_after(state.failures);
-                tracing::error!(%error, ?pause, "the store cannot be reopened");
-                state.failures = state.failures.saturating_add(1);
-                state.failure = Some(Failure { error: error.clone(), retry_at: Instant::now() + pause });
-                Err(error)
-            }
+        // A write that ended early is a torn tail, as after a crash.
+        if let Some(sentence) = journal::cut_torn_tail(&self.folder)? {
+            tracing::warn!(folder = %self.folder.display(), "{sentence}");
         }
+        let engine = state.engine.insert(Engine::open(&self.folder)?);
+        let mut batch = engine.db.batch();
+        batch.insert(&engine.counters, RECOVERIES, (engine.counter(RECOVERIES)? + 1).to_be_bytes());
+        self.write(batch, Durability::Machine)
+    }
+
+    fn try_room(&self) -> Result<(), StoreError> {
+        // Not zeros, for which some file systems need no room.
+        let bytes = vec![0xa5; 64 * 1024];
+        let path = self.folder.with_file_name(ROOM_FILE);
+        let tried = File::create(&path).and_then(|mut file| {
+            for _ in 0..ROOM_BYTES / bytes.len() {
+                file.write_all(&bytes)?;
+            }
+            file.sync_all()
+        });
+        let removed = fs::remove_file(&path);
+        Ok(tried.and(removed)?)
     }
 
     /// Marks a topic as being deleted, durably; from here on a crash does not bring it back.
@@ -357,10 +451,6 @@ impl Disk {
     pub(crate) fn note_topic(engine: &Engine, batch: &mut OwnedWriteBatch, topic: TopicId) {
         batch.insert(&engine.topics, layout::topic_key(topic), [TOPIC_LIVE]);
     }
-}
-
-fn failure_of(state: &State) -> StoreError {
-    state.failure.as_ref().map_or(StoreError::Closed, |failure| failure.error.clone())
 }
 
 fn pause_after(failures: u32) -> Duration {

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::health::Paused;
 use crate::store::StoreError;
 
 /// A number that a topic keeps for ever; never used again after the topic is deleted.
@@ -46,10 +47,14 @@ pub trait EntryLog: Send + Sync {
     /// way: callers that must keep an order stop taking from their peers before that many are open.
     ///
     /// `done` gets [`StoreError::Engine`] when the disk fails (is full, for one). Nothing acknowledged is
-    /// lost by that, and appends work again as soon as the disk does: each later one tries, with pauses of
-    /// up to ten seconds in which they fail at once. The entry of a failed append may be found later all
-    /// the same; never between acknowledged ones of its own ledger. The topic goes on in a new ledger.
+    /// lost by that, and appends work again when the disk does: the store tries by itself, with pauses of
+    /// up to ten seconds in which appends are refused with [`StoreError::Paused`]. The entry of a failed
+    /// append may be found later all the same; never between acknowledged ones of its own ledger. The topic
+    /// goes on in a new ledger.
     fn append(&self, topic: TopicId, bytes: Bytes, messages: u32, done: Appended);
+
+    /// Why appends are refused right now; `None` while they are taken. Does not wait for the disk.
+    fn paused(&self) -> Option<Paused>;
 
     /// Entries from `from` on (inclusive; across ledgers), at most `max_entries` and, after the first,
     /// `max_bytes`. Blocks on the disk. Only what is durable is seen.

@@ -12,11 +12,13 @@
 //! | `log` | the seam's implementation: a queue in front of one writer, reads beside it |
 //! | `writer` | the writing thread: positions, group commit, one fsync a group |
 //! | `disk` | the engine: commit, failure and reopening |
+//! | `health` | whether writes are taken, for whoever asks |
 //! | `journal` | cutting a torn tail before the engine reads it |
 //! | `layout` | bytes of keys and values |
 
 mod disk;
 pub mod entries;
+mod health;
 mod journal;
 mod layout;
 mod log;
@@ -25,5 +27,6 @@ pub mod store;
 mod writer;
 
 pub use entries::{Appended, Counts, EntryLog, Position, StoredEntry, TopicId};
+pub use health::Paused;
 pub use records::{CursorState, Records};
 pub use store::{FORMAT, Options, Recovered, Store, StoreError};

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use crate::disk::Disk;
 use crate::entries::{Appended, Counts, EntryLog, Position, StoredEntry, TopicId};
+use crate::health::Paused;
 use crate::layout::{self, HEADER_BYTES, Header};
 use crate::store::{Options, StoreError};
 use crate::writer::{Append, Deleted, Queue, Writer};
@@ -32,7 +33,9 @@ pub(crate) struct Log {
 impl Log {
     /// Starts the writer.
     pub(crate) fn start(disk: Arc<Disk>, options: &Options) -> Result<Self, StoreError> {
-        let (queue, deleted) = (Arc::new(Queue::default()), Arc::new(Deleted::default()));
+        let (queue, deleted) = (Arc::new(Queue::new(disk.health())), Arc::new(Deleted::default()));
+        let waiting = queue.clone();
+        disk.on_failure(move || waiting.look_again());
         let writer =
             Writer::new(disk.clone(), queue.clone(), deleted.clone(), options.max_entries_per_ledger);
         let writer = thread::Builder::new().name("weir-store".to_owned()).spawn(|| writer.run())?;
@@ -54,6 +57,10 @@ impl EntryLog for Log {
             return done(Err(StoreError::EntryTooLarge { bytes: bytes.len(), limit: MAX_ENTRY_BYTES }));
         }
         self.queue.push(Append { topic, bytes, messages, done });
+    }
+
+    fn paused(&self) -> Option<Paused> {
+        self.disk.health().paused()
     }
 
     fn read(

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use crate::disk::{Disk, Faults};
 use crate::entries::EntryLog;
+use crate::health::Paused;
 use crate::journal;
 use crate::log::Log;
 use crate::records::Records;
@@ -55,6 +56,9 @@ pub enum StoreError {
     /// be there later. The store tries again by itself: see [`EntryLog::append`].
     #[error("storage failed: {0}")]
     Engine(Arc<dyn std::error::Error + Send + Sync>),
+    /// A write failed a while ago, and the store has not recovered. Nothing of this one was kept.
+    #[error(transparent)]
+    Paused(Paused),
     /// What was read is not what was written.
     #[error("stored data is damaged: {0}")]
     Damaged(Arc<str>),
@@ -135,6 +139,10 @@ impl From<fjall::Error> for StoreError {
             // The engine's own text is a debug print; the system's is a sentence.
             fjall::Error::Io(error) => Self::from(error),
             fjall::Error::Storage(fjall::LsmError::Io(error)) => Self::from(error),
+            // A write behind the scenes failed; the engine logs which.
+            fjall::Error::Poisoned => {
+                Self::from(io::Error::other("the engine could not write out what it holds"))
+            }
             other => Self::Engine(Arc::new(other)),
         }
     }

@@ -15,6 +15,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::disk::{Disk, Durability, Engine};
 use crate::entries::{Appended, Counts, Position, TopicId};
+use crate::health::Health;
 use crate::layout;
 use crate::store::StoreError;
 
@@ -45,9 +46,17 @@ enum Job {
 }
 
 enum Work {
-    Group { appends: Vec<Append>, covers_sync: bool },
-    Delete { topic: TopicId, answer: Sender<Result<(), StoreError>> },
+    Group {
+        appends: Vec<Append>,
+        covers_sync: bool,
+    },
+    Delete {
+        topic: TopicId,
+        answer: Sender<Result<(), StoreError>>,
+    },
     Sync,
+    /// To open the engine anew after a failure, whether or not anybody writes.
+    Recover,
     Stop,
 }
 
@@ -63,14 +72,25 @@ struct Waiting {
 }
 
 /// What waits for the writer. Bounded by [`MAX_HELD_BYTES`] and [`MAX_HELD_ENTRIES`].
-#[derive(Default)]
 pub(crate) struct Queue {
-    /// Held for a push or a pop, never while something is written or called.
+    /// Held for a push or a pop, never while something is written or called but `health`.
     waiting: Mutex<Waiting>,
     changed: Condvar,
+    health: Arc<Health>,
 }
 
 impl Queue {
+    pub(crate) fn new(health: Arc<Health>) -> Self {
+        Self { waiting: Mutex::default(), changed: Condvar::new(), health }
+    }
+
+    /// Wakes the writer: it is to look when the next try is due.
+    pub(crate) fn look_again(&self) {
+        // Under the lock, so that a writer that has just looked is waiting by now.
+        let _looked = self.waiting.lock();
+        self.changed.notify_one();
+    }
+
     /// Takes an append, or answers it at once with the reason why not.
     pub(crate) fn push(&self, append: Append) {
         let mut waiting = self.waiting.lock();
@@ -119,15 +139,19 @@ impl Queue {
                 Some(Job::Append(first)) => return waiting.group(first),
                 None => {}
             }
-            match waiting.sync_at {
-                Some(at) if waiting.closing || at <= Instant::now() => {
-                    waiting.sync_at = None;
-                    return Work::Sync;
-                }
-                Some(at) => {
-                    self.changed.wait_until(&mut waiting, at);
-                }
-                None if waiting.closing => return Work::Stop,
+            if waiting.sync_at.is_some_and(|at| waiting.closing || at <= Instant::now()) {
+                waiting.sync_at = None;
+                return Work::Sync;
+            }
+            if waiting.closing {
+                return Work::Stop;
+            }
+            let retry_at = self.health.retry_at();
+            if retry_at.is_some_and(|at| at <= Instant::now()) {
+                return Work::Recover;
+            }
+            match waiting.sync_at.into_iter().chain(retry_at).min() {
+                Some(at) => drop(self.changed.wait_until(&mut waiting, at)),
                 None => self.changed.wait(&mut waiting),
             }
         }
@@ -213,6 +237,8 @@ impl Writer {
                         tracing::warn!(%error, "cursors not synced; the next write tries again");
                     }
                 }
+                // What became of it is logged there.
+                Work::Recover => drop(self.disk.recover()),
                 Work::Stop => return,
             }
         }

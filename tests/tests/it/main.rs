@@ -19,5 +19,7 @@ mod network;
 mod protocol;
 mod readers;
 mod readme;
+mod ready;
 mod restart;
 mod sizes;
+mod storage;

@@ -378,6 +378,15 @@ fn open_failing(folder: &TempDir, plan: impl Fn(Point) -> bool + Send + Sync + '
     Store::open_with(folder.path(), &Options::default(), faults).unwrap().0
 }
 
+/// Nobody writes meanwhile: the store tries by itself.
+fn until_recovered(store: &Store) {
+    let deadline = std::time::Instant::now() + TIMEOUT;
+    while let Some(paused) = store.entries().paused() {
+        assert!(std::time::Instant::now() < deadline, "the store never recovered: {paused}");
+        std::thread::yield_now();
+    }
+}
+
 fn check_failed_write(failing: Point) {
     let folder = folder();
     let broken = Arc::new(AtomicUsize::new(0));
@@ -392,6 +401,7 @@ fn check_failed_write(failing: Point) {
     assert_eq!(error.to_string(), "storage failed: no storage space");
     assert_eq!(everything(&store, A)[0].position, acknowledged, "can still be read");
     broken.store(0, Ordering::SeqCst);
+    until_recovered(&store);
     let after = append(&store, A, b"after", 1).unwrap();
     assert!(after.ledger > acknowledged.ledger);
     let check = |store: &Store| {
@@ -427,16 +437,23 @@ fn appends_fail_while_the_disk_does_and_work_when_it_does() {
     let store = open_failing(&folder, plan);
     append(&store, A, b"0", 1).unwrap();
     broken.store(1, Ordering::SeqCst);
+    append(&store, A, b"lost", 1).unwrap_err();
     for _ in 0..20 {
-        append(&store, A, b"lost", 1).unwrap_err();
+        let error = append(&store, A, b"lost", 1).unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, StoreError::Paused(_)), "{text}");
+        assert!(text.starts_with("storage is paused: no storage space, next try in "), "{text}");
     }
-    assert!(store.records().put("t", "k", &1).is_err());
+    assert!(matches!(store.records().put("t", "k", &1), Err(StoreError::Paused(_))));
+    assert_eq!(
+        store.entries().paused().map(|paused| paused.cause.to_string()).as_deref(),
+        Some("no storage space")
+    );
+    assert_eq!(payloads(&store, A), ["0"], "what is there can be read");
     broken.store(0, Ordering::SeqCst);
-    // The pause before the next try has an end: an append works again without a restart.
-    let deadline = std::time::Instant::now() + TIMEOUT;
-    while append(&store, A, b"1", 1).is_err() {
-        assert!(std::time::Instant::now() < deadline, "the store never recovered");
-    }
+    // The pause before the next try has an end, whether or not somebody writes.
+    until_recovered(&store);
+    append(&store, A, b"1", 1).unwrap();
     assert_eq!(payloads(&store, A), ["0", "1"]);
     store.records().put("t", "k", &1).unwrap();
 }
