@@ -2,6 +2,7 @@
 
 mod banner;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +15,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 use weir_broker::{Bindings, Broker, BrokerOptions, Index, Listing, Store, Workers};
-use weir_extension::{ClassOptions, Extensions, Kind, WatchOptions, Watcher};
+use weir_extension::{ClassName, ClassOptions, Extensions, Kind, WatchOptions, Watcher};
 use weir_wire::pulsar::FRAME_PADDING;
 
 use crate::admin::{self, Admin};
@@ -132,25 +133,37 @@ impl House {
         let store = open_store(config)?;
         let extensions = open_extensions(config)?;
         let bindings = Arc::new(Bindings::new(Arc::clone(&extensions)));
+        let class = config.listing.class.clone();
+        let from_file = config.bindings().map_err(|reason| anyhow!(reason))?;
+        let stored = Broker::stored_bindings(&store).context("the bindings cannot be read")?;
+        let opened = Arc::new(AtomicBool::new(false));
+        // Before the folder is looked at: a file that changed while weir was not running may hold something
+        // else than what its class is bound as.
+        extensions.set_usage({
+            let in_use = from_file.iter().chain(&stored).flat_map(|binding| &binding.filters);
+            let in_use: BTreeSet<ClassName> = in_use.map(|filter| filter.class.clone()).collect();
+            let (bound, opened, class) = (Arc::downgrade(&bindings), Arc::clone(&opened), class.clone());
+            move |asked| {
+                if *asked == class {
+                    return Some(Kind::Lister);
+                }
+                // Bindings come one after another while the house is opened.
+                let soon = !opened.load(Ordering::Acquire) && in_use.contains(asked);
+                let now = || bound.upgrade().is_some_and(|bindings| bindings.uses(asked));
+                (soon || now()).then_some(Kind::Filter)
+            }
+        });
         // What the folder holds comes first: the listing, and bindings with a configuration, ask for it.
         let watcher = watch(config, &extensions)?;
-        for (i, binding) in config.bindings().map_err(|reason| anyhow!(reason))?.into_iter().enumerate() {
+        for (i, binding) in from_file.into_iter().enumerate() {
             bindings.put(binding, []).with_context(|| format!("bindings[{i}] of the configuration"))?;
         }
         let index = Arc::new(Index::default());
-        let class = config.listing.class.clone();
         extensions.configured(&class, Kind::Lister, config.listing.config.as_ref()).with_context(|| {
             format!("listing.class is \"{class}\", and no topic could be listed: weir does not start")
         })?;
         let listing =
             Arc::new(Listing::new(Arc::clone(&extensions), Arc::clone(&index), config.listing.clone()));
-        let bound = Arc::downgrade(&bindings);
-        extensions.set_usage(move |asked| {
-            if *asked == class {
-                return Some(Kind::Lister);
-            }
-            bound.upgrade().filter(|bindings| bindings.uses(asked)).map(|_| Kind::Filter)
-        });
         let threads = match config.limits.judging_threads {
             0 => available_parallelism().map_or(1, usize::from),
             threads => threads,
@@ -172,6 +185,7 @@ impl House {
         let workers = Arc::new(Workers::new(threads));
         let broker = Broker::open(&store, index, Arc::clone(&bindings), workers, decoder, options)
             .context("the broker cannot be opened")?;
+        opened.store(true, Ordering::Release);
         Ok(Self { broker, extensions, listing, bindings, _watcher: watcher })
     }
 }
@@ -237,7 +251,13 @@ fn absolute(path: &Path) -> PathBuf {
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    /// Sent with a write beyond `ulimit -f`. Listened to, so that the write fails and weir lives: the store
+    /// knows how to wait for room.
+    _file_size: Signal,
 }
+
+/// SIGXFSZ has this number on all systems that we run on.
+const FILE_SIZE_SIGNAL: i32 = 25;
 
 impl Signals {
     fn new() -> std::io::Result<Self> {
@@ -255,9 +275,3 @@ impl Signals {
         }
     }
 }
-    /// Sent with a write beyond `ulimit -f`. Listened to, so that the write fails and weir lives: the store
-    /// knows how to wait for room.
-    _file_size: Signal,
-/// SIGXFSZ has this number on all systems that we run on.
-const FILE_SIZE_SIGNAL: i32 = 25;
-

@@ -119,9 +119,24 @@ impl Broker {
         Ok(Arc::new(Self { inner: Arc::new(inner) }))
     }
 
+    /// The bindings that REST has set, for what has to be known before the broker is open. Blocks on the
+    /// disk.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn stored_bindings(store: &Store) -> Result<Vec<Binding>, BrokerError> {
+        let stored = store.records().scan::<Binding>(BINDINGS, "")?;
+        Ok(stored.into_iter().map(|(_, binding)| binding).collect())
+    }
+
     /// What was chosen.
     pub fn options(&self) -> &BrokerOptions {
         &self.inner.engine.options
+    }
+
+    /// Why nothing can be stored right now; `None` while it can. Does not wait for the disk.
+    pub fn paused(&self) -> Option<Paused> {
+        self.inner.engine.log.paused()
     }
 
     /// Changes what exists, on a blocking thread, one change at a time.
@@ -134,11 +149,6 @@ impl Broker {
             let _one_at_a_time = inner.changing.lock();
             if inner.engine.stop.is_cancelled() {
                 return Err(BrokerError::Closing("the broker is draining".to_owned()));
-    /// Why nothing can be stored right now; `None` while it can. Does not wait for the disk.
-    pub fn paused(&self) -> Option<Paused> {
-        self.inner.engine.log.paused()
-    }
-
             }
             change(&inner)
         };
