@@ -1,6 +1,8 @@
 //! What a component may call: its log, payloads and topic sets. Of WASI, its output is logged and its
-//! environment is empty; the rest can be imported and traps when it is called.
+//! environment is empty, and it gets seeds for its hash tables; the rest can be imported and traps when it is called.
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -321,6 +323,11 @@ fn wasi(
         // A Rust panic reads RUST_BACKTRACE, and its text would be lost if that trapped.
         "wasi:cli/environment" => instance
             .func_wrap("get-environment", |_: Context<'_>, (): ()| Ok((Vec::<(String, String)>::new(),))),
+        // Every hash table of Rust's std asks for it: what keys collide is not to be known beforehand.
+        "wasi:random/insecure-seed" => instance.func_wrap("insecure-seed", |_: Context<'_>, (): ()| {
+            let random = || RandomState::new().build_hasher().finish();
+            Ok(((random(), random()),))
+        }),
         _ => Ok(()),
     }
 }

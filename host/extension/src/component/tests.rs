@@ -76,6 +76,19 @@ fn output_is_captured_and_harmless() {
 }
 
 #[test]
+fn hash_tables_have_their_seed() {
+    let bench = Bench::new();
+    let loaded = misbehaving(&bench, PATIENT);
+    let (mut filter, fields) = filter(&*loaded, "{}").unwrap();
+    let mut messages = Messages::new(fields);
+    let payload = Bytes::from_static(b"payload");
+    let mut row = messages.row();
+    row.property("do", "hash");
+    row.payload(&payload);
+    assert_eq!(judge(&mut *filter, &messages).unwrap(), [Verdict::Accept]);
+}
+
+#[test]
 fn an_endless_loop_ends_at_its_deadline_whatever_the_batch() {
     let bench = Bench::new();
     let loaded = misbehaving(&bench, LIMITS);

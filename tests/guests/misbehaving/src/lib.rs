@@ -1,5 +1,6 @@
 //! Does what a message, or its configuration, tells it to: everything that an extension should not.
 
+use std::collections::HashMap;
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -87,6 +88,11 @@ impl MessageFilter for Misbehaving {
                 let elsewhere = std::thread::Builder::new().spawn(|| panic!("told to panic on a thread"));
                 let elsewhere = elsewhere.map_err(|error| Error::new(format_args!("no thread: {error}")))?;
                 Ok(Verdict::accept_if(elsewhere.join().is_err()))
+            }
+            // Nothing wrong with it; std asks its host for a seed.
+            "hash" => {
+                let counts = HashMap::from([(message.payload()?.len(), 1), (usize::MAX, 2)]);
+                Ok(Verdict::accept_if(counts.values().sum::<i32>() == 3))
             }
             "log" => {
                 log::info("told to log");
