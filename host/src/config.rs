@@ -140,6 +140,11 @@ pub(crate) struct Limits {
     pub(crate) pending_publish: ByteSize,
     /// Bytes of one connection that wait to be written to it; then delivery stops. Default: "16MiB".
     pub(crate) pending_output: ByteSize,
+    /// Bytes of stored entries of one connection that are in memory on their way to its consumers, all
+    /// together; then nothing more is read for them. Default: "16MiB".
+    pub(crate) pending_deliveries: ByteSize,
+    /// The same of all connections together. Default: "256MiB".
+    pub(crate) all_deliveries: ByteSize,
     /// The largest body of an admin call, artifacts aside. Default: "1MiB".
     pub(crate) admin_body: ByteSize,
     /// Connections to the admin address at one time; further ones wait. Default: 256.
@@ -274,6 +279,8 @@ impl Default for Limits {
             pending_requests: 1000,
             pending_publish: ByteSize(32 << 20),
             pending_output: ByteSize(16 << 20),
+            pending_deliveries: ByteSize(16 << 20),
+            all_deliveries: ByteSize(256 << 20),
             admin_body: ByteSize(1 << 20),
             admin_connections: 256,
             admin_idle: Duration::from_secs(180),

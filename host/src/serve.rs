@@ -180,6 +180,8 @@ impl House {
             withhold_first_pause: config.broker.withhold_first_pause,
             withhold_longest_pause: config.broker.withhold_longest_pause,
             max_withheld: config.broker.max_withheld,
+            pending_deliveries: config.limits.pending_deliveries.bytes(),
+            all_deliveries: config.limits.all_deliveries.bytes(),
         };
         let decoder = Arc::new(PulsarEntries::new(max_entry));
         let workers = Arc::new(Workers::new(threads));

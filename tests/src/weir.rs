@@ -297,6 +297,19 @@ impl Weir {
         self.home.take().expect("a running weir has its folders")
     }
 
+    /// What `/metrics` says of one that has no labels.
+    ///
+    /// # Panics
+    /// When there is none of that name.
+    #[track_caller]
+    #[must_use]
+    pub fn metric(&self, name: &str) -> u64 {
+        let answer = self.call("GET", "/metrics", b"");
+        let text = String::from_utf8_lossy(&answer.body);
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+        value.unwrap_or_else(|| panic!("no {name} in {text}"))
+    }
+
     /// SIGTERM, and waits until it has ended.
     ///
     /// # Panics

@@ -12,10 +12,12 @@ use weir_filter::{Binding, BindingError, Bindings, NamespaceName, Target, TopicN
 use weir_listing::Index;
 use weir_store::{Paused, Records, Store};
 
+use crate::budget::{Budget, Share, cost};
 use crate::catalogue::{Catalogue, TopicInfo, check_served};
 use crate::decoder::EntryDecoder;
 use crate::error::BrokerError;
 use crate::stats::TopicStats;
+use crate::subscription::{MAX_READ_BYTES, MAX_READ_ENTRIES};
 use crate::topic::{Engine, Topic};
 
 /// What may be chosen.
@@ -35,6 +37,12 @@ pub struct BrokerOptions {
     pub withhold_longest_pause: Duration,
     /// When so many messages of a subscription are withheld, nothing new is read for it until one is not.
     pub max_withheld: usize,
+    /// Bytes of entries that are in memory for one connection, from before they are read until they are
+    /// written to it; then nothing is read for its consumers. One read, of an entry of `max_message_size`
+    /// at least, is always allowed.
+    pub pending_deliveries: usize,
+    /// The same for all connections together.
+    pub all_deliveries: usize,
 }
 
 impl Default for BrokerOptions {
@@ -47,6 +55,8 @@ impl Default for BrokerOptions {
             withhold_first_pause: Duration::from_secs(1),
             withhold_longest_pause: Duration::from_secs(60),
             max_withheld: 1_000,
+            pending_deliveries: 16 * 1024 * 1024,
+            all_deliveries: 256 * 1024 * 1024,
         }
     }
 }
@@ -100,6 +110,8 @@ impl Broker {
             catalogue.create_namespace(&NamespaceName::new("public/default")?)?;
         }
         restore_bindings(&records, &bindings)?;
+        let read = MAX_READ_BYTES.max(options.max_message_size) + cost(0) * MAX_READ_ENTRIES;
+        let budget = Budget::new(options.all_deliveries, options.pending_deliveries, read);
         let engine = Arc::new(Engine {
             log,
             records,
@@ -107,6 +119,7 @@ impl Broker {
             workers,
             decoder,
             options,
+            budget,
             tasks: TaskTracker::new(),
             appends: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -137,6 +150,16 @@ impl Broker {
     /// Why nothing can be stored right now; `None` while it can. Does not wait for the disk.
     pub fn paused(&self) -> Option<Paused> {
         self.inner.engine.log.paused()
+    }
+
+    /// What the consumers of one connection share: to be made once for each connection.
+    pub fn share(&self) -> Share {
+        self.inner.engine.budget.share()
+    }
+
+    /// Bytes of entries in memory on their way to consumers, overhead included.
+    pub fn delivering_bytes(&self) -> usize {
+        self.inner.engine.budget.held()
     }
 
     /// Changes what exists, on a blocking thread, one change at a time.

@@ -8,6 +8,7 @@
 //! [`Consumer::acknowledge`] → the cursor, written.
 
 pub mod broker;
+mod budget;
 mod catalogue;
 pub mod decoder;
 pub mod error;
@@ -17,6 +18,7 @@ pub mod subscription;
 pub mod topic;
 
 pub use broker::{Broker, BrokerOptions};
+pub use budget::{Held, Share};
 pub use catalogue::TopicInfo;
 pub use decoder::{DecodeError, EntryDecoder, OpenedEntry};
 pub use error::BrokerError;

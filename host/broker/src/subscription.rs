@@ -18,9 +18,11 @@ use weir_store::{CursorState, Position};
 
 use self::cursor::Written;
 pub(crate) use self::cursor::{before, next};
+pub(crate) use self::dispatch::{MAX_READ_BYTES, MAX_READ_ENTRIES};
 use self::seat::Seat;
 pub(crate) use self::seat::seconds;
 use self::window::{Limits, Window};
+use crate::budget::{Held, Share};
 use crate::error::BrokerError;
 use crate::stats::SubscriptionStats;
 use crate::topic::{Core, Topic};
@@ -81,6 +83,8 @@ pub struct ConsumerOptions {
     pub consumer_name: String,
     /// What the client says of itself: as much as a topic may have of properties.
     pub metadata: BTreeMap<String, String>,
+    /// The share of its connection ([`Broker::share`](crate::Broker::share)).
+    pub share: Share,
 }
 
 /// The first and the last entry of a topic.
@@ -95,7 +99,7 @@ pub struct Ends {
 }
 
 /// An entry on its way to a consumer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Delivery {
     /// Where it lies; what the client acknowledges.
     pub position: Position,
@@ -106,6 +110,8 @@ pub struct Delivery {
     pub entry: Bytes,
     /// How many messages are in `entry`: what it costs in permits.
     pub messages: u32,
+    /// What it takes of its connection's share: to be dropped when the bytes are written.
+    pub held: Held,
 }
 
 /// Which acknowledgement.
@@ -283,7 +289,7 @@ pub(crate) struct Subscription {
     /// Held for moments only, and no other lock is taken under it.
     pub(crate) window: Mutex<Window>,
     /// Tells the dispatching task that there may be something to do.
-    wake: Notify,
+    wake: Arc<Notify>,
     /// Tells the writing task that the cursor has changed.
     dirty: Notify,
     written: watch::Sender<Written>,
@@ -301,7 +307,7 @@ impl Subscription {
             withhold_first_pause: options.withhold_first_pause,
             withhold_longest_pause: options.withhold_longest_pause,
             max_withheld: options.max_withheld,
-            max_read_entries: dispatch::MAX_READ_ENTRIES,
+            max_read_entries: MAX_READ_ENTRIES,
         };
         let subscription = Arc::new(Self {
             topic: Arc::clone(topic),
@@ -309,7 +315,7 @@ impl Subscription {
             durable,
             handles: AtomicUsize::new(0),
             window: Mutex::new(Window::resume(cursor, limits)),
-            wake: Notify::new(),
+            wake: Arc::default(),
             dirty: Notify::new(),
             written: watch::Sender::new(Written::default()),
             stop: topic.engine.stop.child_token(),
@@ -350,7 +356,7 @@ impl Subscription {
         }
         let wake = Arc::new(Notify::new());
         let name = options.consumer_name;
-        let id = window.sit(Seat::new(name.clone(), options.metadata, Arc::clone(&wake)));
+        let id = window.sit(Seat::new(name.clone(), options.metadata, options.share, Arc::clone(&wake)));
         drop(window);
         self.handles.fetch_add(1, Ordering::AcqRel);
         let consumer = Consumer { topic: Arc::clone(topic), subscription: Arc::clone(self), id, name };

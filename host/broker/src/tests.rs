@@ -6,3 +6,4 @@ mod delivery;
 mod filters;
 mod model;
 mod rig;
+mod shares;

@@ -13,6 +13,7 @@ use weir_filter::{Bindings, TopicName, Workers};
 use weir_store::{CursorState, EntryLog, Position, Records, StoreError, TopicId};
 
 use crate::broker::BrokerOptions;
+use crate::budget::Budget;
 use crate::catalogue::check_properties_of;
 use crate::decoder::EntryDecoder;
 use crate::error::BrokerError;
@@ -37,6 +38,8 @@ pub(crate) struct Engine {
     pub(crate) workers: Arc<Workers>,
     pub(crate) decoder: Arc<dyn EntryDecoder>,
     pub(crate) options: BrokerOptions,
+    /// What may be in memory on its way to consumers.
+    pub(crate) budget: Arc<Budget>,
     /// The tasks of all subscriptions.
     pub(crate) tasks: TaskTracker,
     /// Appends that are not durable yet.

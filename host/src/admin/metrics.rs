@@ -36,6 +36,10 @@ struct Outcome {
 pub(super) async fn show(State(admin): Shared) -> Response {
     let mut registry = Registry::default();
     admin.metrics.register(&mut registry);
+    let delivering = Gauge::<i64>::default();
+    delivering.set(i64::try_from(admin.broker.delivering_bytes()).unwrap_or(i64::MAX));
+    let weir = registry.sub_registry_with_prefix("weir");
+    weir.register("delivering_bytes", "Bytes of entries in memory on their way to consumers", delivering);
     extensions(&admin.extensions, &mut registry);
     let mut text = String::new();
     match prometheus_client::encoding::text::encode(&mut text, &registry) {

@@ -20,6 +20,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
+use weir_broker::Share;
 use weir_wire::pulsar::command::{Command, CommandPing, CommandPong};
 use weir_wire::pulsar::{Decoder, Frame, Limits};
 
@@ -73,6 +74,8 @@ pub(super) struct Connection<'s> {
     pub(super) receipts: Lane,
     /// Acknowledgements that want no answer.
     pub(super) acks: Lane,
+    /// What its consumers may have in memory together.
+    pub(super) share: Share,
     /// As many permits as there may be bytes published and not yet durable.
     pub(super) publishing: Arc<Semaphore>,
     /// As many permits as there may be listings whose answers wait.
@@ -112,6 +115,7 @@ pub(super) async fn run(socket: TcpStream, service: &Arc<Service>, stop: Cancell
         answers,
         receipts,
         acks,
+        share: service.broker.share(),
         publishing: Arc::new(Semaphore::new(publishing)),
         listings: Arc::new(Semaphore::new(MAX_LISTINGS)),
         producers: HashMap::new(),

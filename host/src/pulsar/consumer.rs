@@ -105,6 +105,7 @@ impl Connection<'_> {
             create: true,
             consumer_name: request.consumer_name.unwrap_or_default(),
             metadata: frames::properties(request.metadata),
+            share: self.share.clone(),
         };
         let (consumer, deliveries) = topic.subscribe(options).await?;
         let asked_to_end = Arc::new(AtomicBool::new(false));
@@ -239,7 +240,7 @@ impl Sending {
             self.metrics.delivered_bytes.inc_by(delivery.entry.len() as u64);
             // Some clients take the first bytes of any entry for a checksum.
             let entry = deliverable(&delivery.entry).unwrap_or(delivery.entry);
-            if self.outbox.send(frames::message(command, entry)).await.is_err() {
+            if self.outbox.deliver(frames::message(command, entry), delivery.held).await.is_err() {
                 return;
             }
         }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::io::{AsyncWrite, AsyncWriteExt, BufWriter};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use weir_broker::Held;
 
 /// The buffer in which small frames are gathered to one write. Larger frames pass it by.
 const WRITE_BUFFER: usize = 64 * 1024;
@@ -26,10 +27,18 @@ impl From<Bytes> for Outgoing {
     }
 }
 
+/// A frame in the queue, with what is given back when it is written: its part of the queue, and of a
+/// delivery what the broker counts.
+struct Queued {
+    frame: Outgoing,
+    _permit: OwnedSemaphorePermit,
+    _held: Option<Held>,
+}
+
 /// The sending end. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Outbox {
-    queue: mpsc::UnboundedSender<(Outgoing, OwnedSemaphorePermit)>,
+    queue: mpsc::UnboundedSender<Queued>,
     // Bounds the queue: each frame in it holds as many permits as it has bytes.
     budget: Arc<Semaphore>,
     bound: u32,
@@ -37,7 +46,7 @@ pub(crate) struct Outbox {
 
 /// The writing end; to be run by [`Writer::run`].
 pub(crate) struct Writer {
-    queue: mpsc::UnboundedReceiver<(Outgoing, OwnedSemaphorePermit)>,
+    queue: mpsc::UnboundedReceiver<Queued>,
     budget: Arc<Semaphore>,
 }
 
@@ -60,13 +69,26 @@ impl Outbox {
     /// # Errors
     /// When the connection is closed.
     pub(crate) async fn send(&self, frame: impl Into<Outgoing>) -> Result<(), Closed> {
-        let frame = frame.into();
+        self.queue(frame.into(), None).await
+    }
+
+    /// Queues a delivery, as [`send`](Self::send) does; `held` is given back when it is written.
+    ///
+    /// # Errors
+    /// When the connection is closed.
+    pub(crate) async fn deliver(&self, frame: Outgoing, held: Held) -> Result<(), Closed> {
+        self.queue(frame, Some(held)).await
+    }
+
+    async fn queue(&self, frame: Outgoing, held: Option<Held>) -> Result<(), Closed> {
         let bytes = u32::try_from(frame.head.len() + frame.body.len()).unwrap_or(u32::MAX);
         let permit = Arc::clone(&self.budget)
             .acquire_many_owned(bytes.clamp(1, self.bound))
             .await
             .map_err(|_closed_has_one_meaning| Closed)?;
-        self.queue.send((frame, permit)).map_err(|_closed_has_one_meaning| Closed)
+        self.queue
+            .send(Queued { frame, _permit: permit, _held: held })
+            .map_err(|_closed_has_one_meaning| Closed)
     }
 }
 
@@ -79,9 +101,9 @@ impl Writer {
         let mut socket = BufWriter::with_capacity(WRITE_BUFFER, socket);
         while let Some(first) = self.queue.recv().await {
             let mut next = Some(first);
-            while let Some((frame, _permit)) = next {
-                socket.write_all(&frame.head).await?;
-                socket.write_all(&frame.body).await?;
+            while let Some(queued) = next {
+                socket.write_all(&queued.frame.head).await?;
+                socket.write_all(&queued.frame.body).await?;
                 next = self.queue.try_recv().ok();
             }
             socket.flush().await?;

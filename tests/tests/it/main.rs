@@ -15,6 +15,7 @@ mod files;
 mod house;
 mod journey;
 mod listing;
+mod memory;
 mod network;
 mod protocol;
 mod readers;

@@ -12,8 +12,10 @@ use tokio::time::Instant;
 use weir_filter::{Chain, Paused, Pinned};
 use weir_store::{Position, StoredEntry};
 
+use super::judging::Batch;
 use super::window::{Judged, Work};
 use super::{Subscription, judging};
+use crate::budget::{Held, Turns, cost};
 use crate::error::BrokerError;
 use crate::stats::FilterStats;
 
@@ -21,7 +23,7 @@ use crate::stats::FilterStats;
 pub(crate) const MAX_READ_ENTRIES: usize = 256;
 
 /// Bytes that one read takes, after the first entry.
-const MAX_READ_BYTES: usize = 1024 * 1024;
+pub(crate) const MAX_READ_BYTES: usize = 1024 * 1024;
 
 /// Messages that one read takes, after the first entry: what is noted of each outweighs a small one.
 const MAX_READ_MESSAGES: u64 = 64 * 1024;
@@ -36,26 +38,42 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) async fn dispatch(subscription: Arc<Subscription>) {
     let mut last = subscription.topic.last.subscribe();
     let mut binding = Covering { generation: None, chain: None };
+    let mut turns = Turns::default();
     while !subscription.stop.is_cancelled() {
         let newest = *last.borrow_and_update();
         let bindings_changed = binding.is_stale(&subscription);
-        let (work, epoch, paused) = {
+        let (work, epoch, paused, shares) = {
             let mut window = subscription.window.lock();
             if bindings_changed {
                 window.unpause();
             }
-            (window.next_work(Instant::now(), newest), window.epoch(), window.is_paused())
+            let work = window.next_work(Instant::now(), newest);
+            let shares = match work {
+                Work::Read { .. } | Work::Replay { .. } => window.takers_shares(),
+                Work::Idle { .. } | Work::NoTaker => Vec::new(),
+            };
+            (work, window.epoch(), window.is_paused(), shares)
         };
         match work {
-            Work::NoTaker => wait(&subscription, None, None).await,
+            Work::NoTaker => {
+                turns.leave();
+                wait(&subscription, None, None).await;
+            }
             Work::Idle { until } => {
+                turns.leave();
                 let poll = paused.then(|| Instant::now() + PAUSE_POLL);
                 let until = until.into_iter().chain(poll).min();
                 wait(&subscription, Some(&mut last), until).await;
             }
             Work::Read { .. } | Work::Replay { .. } => {
+                let Some(held) = turns.read(&shares, &subscription.wake) else {
+                    // Who stands in line holds nothing that others wait for.
+                    subscription.window.lock().put_down();
+                    wait(&subscription, None, None).await;
+                    continue;
+                };
                 let chain = binding.chain(&subscription);
-                if let Err(error) = round(&subscription, work, epoch, chain).await {
+                if let Err(error) = round(&subscription, work, epoch, chain, held).await {
                     tracing::warn!(
                         topic = %subscription.topic.name, subscription = subscription.name, %error,
                         "dispatch failed; trying again"
@@ -128,6 +146,7 @@ async fn round(
     work: Work,
     epoch: u64,
     chain: Option<Arc<Chain>>,
+    mut held: Held,
 ) -> Result<(), BrokerError> {
     let (from, max_entries, replay) = match work {
         Work::Replay { from, max_entries } => (from, max_entries, true),
@@ -142,6 +161,7 @@ async fn round(
             return Ok(());
         }
     };
+    held.fit(entries.iter().map(|entry| cost(entry.bytes.len())).sum());
     let read_to = entries.last().map(|entry| entry.position).filter(|_| !replay);
     let tasks = {
         let mut window = subscription.window.lock();
@@ -157,8 +177,8 @@ async fn round(
     let positions: Vec<Position> = tasks.iter().map(|task| task.entry.position).collect();
 
     let nothing_to_open = chain.is_none() && tasks.iter().all(judging::is_whole);
-    let (judged, tally, paused) = if tasks.is_empty() || nothing_to_open {
-        (judging::pass(tasks), FilterStats::default(), None)
+    let batch = if tasks.is_empty() || nothing_to_open {
+        Batch { judged: judging::pass(tasks), tally: FilterStats::default(), paused: None }
     } else {
         let decoder = Arc::clone(&subscription.topic.engine.decoder);
         let topic = Arc::clone(&subscription.topic);
@@ -166,30 +186,27 @@ async fn round(
             judging::judge(worker, chain.as_ref(), &*decoder, &topic.name, tasks)
         };
         match subscription.topic.engine.workers.run(work).await {
-            Ok(batch) => (batch.judged, batch.tally, batch.paused),
+            Ok(batch) => batch,
             Err(panicked) => {
                 subscription.window.lock().give_back(positions);
                 return Err(BrokerError::Closing(panicked.to_string()));
             }
         }
     };
-    let goes_on = paused.is_none();
-    take_up(subscription, epoch, judged, &positions, read_to.filter(|_| goes_on), &tally, goes_on);
-    if let Some(paused) = paused {
-        pause(subscription, &paused);
-    }
+    take_up(subscription, epoch, batch, &positions, read_to, &mut held);
     Ok(())
 }
 
 fn take_up(
     subscription: &Subscription,
     epoch: u64,
-    mut judged: Vec<Judged>,
+    batch: Batch,
     positions: &[Position],
     read_to: Option<Position>,
-    tally: &FilterStats,
-    goes_on: bool,
+    held: &mut Held,
 ) {
+    let Batch { mut judged, tally, paused } = batch;
+    let read_to = read_to.filter(|_| paused.is_none());
     judged.sort_unstable_by_key(Judged::position);
     let mut window = subscription.window.lock();
     // Of new entries, what lies behind one that was not judged is read again: the frontier has no holes.
@@ -204,13 +221,17 @@ fn take_up(
         }
     }
     let version = window.version();
-    window.apply(epoch, judged, read_to, tally, Instant::now());
+    window.apply(epoch, judged, read_to, &tally, held, Instant::now());
     window.give_back(positions.iter().copied());
-    if goes_on {
+    if paused.is_none() {
         window.unpause();
     }
     if window.version() != version {
         subscription.dirty.notify_one();
+    }
+    drop(window);
+    if let Some(paused) = paused {
+        pause(subscription, &paused);
     }
 }
 

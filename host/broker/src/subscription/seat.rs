@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use weir_store::Position;
 
 use super::Delivery;
+use crate::budget::Share;
 use crate::stats::ConsumerStats;
 
 /// Deliveries that wait for a consumer's connection: a client may give any number of permits and then not
@@ -25,6 +26,8 @@ pub(crate) struct Seat {
     pub name: String,
     pub metadata: BTreeMap<String, String>,
     pub since: SystemTime,
+    /// Its connection's.
+    pub share: Share,
     /// Messages that it may still be sent. Negative after a batch larger than what was left.
     pub permits: i64,
     pub queue: VecDeque<Delivery>,
@@ -40,11 +43,17 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    pub(crate) fn new(name: String, metadata: BTreeMap<String, String>, wake: Arc<Notify>) -> Self {
+    pub(crate) fn new(
+        name: String,
+        metadata: BTreeMap<String, String>,
+        share: Share,
+        wake: Arc<Notify>,
+    ) -> Self {
         Self {
             name,
             metadata,
             since: SystemTime::now(),
+            share,
             permits: 0,
             queue: VecDeque::new(),
             queued_bytes: 0,
@@ -61,6 +70,12 @@ impl Seat {
             && self.queue.len() < MAX_QUEUED_ENTRIES
             && self.queued_bytes < MAX_QUEUED_BYTES
             && !(shared && self.unacked >= MAX_UNACKED_MESSAGES)
+    }
+
+    /// How many entries it can take now, at most.
+    pub(crate) fn entries_wanted(&self) -> u64 {
+        let free = MAX_QUEUED_ENTRIES.saturating_sub(self.queue.len());
+        u64::try_from(self.permits).unwrap_or(0).min(free as u64)
     }
 
     pub(crate) fn push(&mut self, delivery: Delivery) {

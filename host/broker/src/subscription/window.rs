@@ -31,6 +31,7 @@ use weir_store::{CursorState, Position, StoredEntry};
 use super::SubscriptionType;
 use super::cursor::Snapshot;
 use super::seat::Seat;
+use crate::budget::Held;
 use crate::stats::{FilterStats, PausedStats};
 
 /// Which messages of an entry, by their index in what is stored.
@@ -112,6 +113,13 @@ pub(crate) struct Parcel {
     pub shape: Indexes,
     /// Which ones of those are accepted. The same, unless the entry could not be cut.
     pub accepted: Indexes,
+}
+
+/// A parcel that no consumer has taken yet, and what it takes of a connection's share.
+#[derive(Debug)]
+struct Prepared {
+    parcel: Parcel,
+    held: Held,
 }
 
 /// Why, and for how long, a message waits.
@@ -199,7 +207,7 @@ pub(crate) struct Window {
     frontier: Option<Position>,
     open: BTreeMap<Position, Open>,
     ready: BTreeSet<Position>,
-    prepared: BTreeMap<Position, Parcel>,
+    prepared: BTreeMap<Position, Prepared>,
     timers: BTreeSet<(Instant, Position)>,
     /// Messages in the open entries.
     open_messages: u64,

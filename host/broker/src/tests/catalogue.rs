@@ -81,7 +81,7 @@ async fn a_deleted_topic_is_gone_with_entries_and_cursors() {
     assert!(matches!(rig.broker.delete_topic(&name("t"), false).await, Err(BrokerError::InUse(_))));
     rig.broker.delete_topic(&name("t"), true).await.unwrap();
     producer.closed().await;
-    assert_eq!(client.deliveries.next().await, None);
+    assert!(client.deliveries.next().await.is_none());
     assert!(listed(&rig).is_empty());
 
     let topic = rig.topic("t").await;
@@ -119,7 +119,7 @@ async fn an_unsubscribed_cursor_is_gone() {
     let mut client = Client::new(&topic, SubscriptionType::Exclusive, 10).await;
     client.read(1).await;
     client.consumer.unsubscribe(false).await.unwrap();
-    assert_eq!(client.deliveries.next().await, None);
+    assert!(client.deliveries.next().await.is_none());
     let not_made = ConsumerOptions { create: false, ..options(SubscriptionType::Exclusive) };
     let refused = topic.subscribe(not_made).await.err().unwrap();
     assert!(matches!(refused, BrokerError::SubscriptionNotFound(_)));

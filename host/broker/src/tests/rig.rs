@@ -18,6 +18,7 @@ use weir_extension::{Broke, Builtin, Cell, ClassName, Extensions, Field, Message
 use weir_filter::{FilterRef, OnFailure, Origin};
 use weir_store::Options;
 
+use crate::budget::Budget;
 use crate::*;
 
 /// Far more than anything here takes: a test that waits so long has failed.
@@ -299,6 +300,7 @@ pub(super) async fn publish(topic: &Arc<Topic>, entries: impl IntoIterator<Item 
     positions
 }
 
+/// The options of a consumer with a connection of its own, which has all the room it wants.
 pub(super) fn options(kind: SubscriptionType) -> ConsumerOptions {
     ConsumerOptions {
         subscription: "s".to_owned(),
@@ -308,6 +310,7 @@ pub(super) fn options(kind: SubscriptionType) -> ConsumerOptions {
         create: true,
         consumer_name: "c".to_owned(),
         metadata: BTreeMap::new(),
+        share: Budget::new(usize::MAX, usize::MAX, 1 << 20).share(),
     }
 }
 

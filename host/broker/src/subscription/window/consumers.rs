@@ -1,10 +1,13 @@
 //! Consumers come and go, take what is prepared, and ask for it again.
 
+use std::collections::BTreeSet;
+
 use weir_store::Position;
 
 use super::super::seat::Seat;
 use super::super::{Delivery, SubscriptionType};
-use super::{Closed, Place, Sent, Window};
+use super::{Closed, Place, Prepared, Sent, Window};
+use crate::budget::{Held, Share};
 
 impl Window {
     /// Adds a consumer; gives back its number.
@@ -28,9 +31,14 @@ impl Window {
         }
         if self.seats.is_empty() {
             // Nobody may come for a long time: only the verdicts are kept, not the bytes.
-            for (position, _) in std::mem::take(&mut self.prepared) {
-                self.put(position, Place::Ready);
-            }
+            self.put_down();
+        }
+    }
+
+    /// Lets go of the bytes that no consumer has taken: they are read again when one can.
+    pub(crate) fn put_down(&mut self) {
+        for (position, _) in std::mem::take(&mut self.prepared) {
+            self.put(position, Place::Ready);
         }
     }
 
@@ -89,22 +97,36 @@ impl Window {
         self.seats.values().any(|seat| seat.can_take(shared))
     }
 
-    /// The consumer whose turn it is.
-    fn whose_turn(&self) -> Option<u64> {
+    /// Consumers that can take something, from the one whose turn it is.
+    pub(super) fn takers(&self) -> impl Iterator<Item = (u64, &Seat)> {
         let shared = self.kind == Some(SubscriptionType::Shared);
         let after = self.seats.range(self.last_served + 1..);
-        let mut seats = after.chain(self.seats.range(..=self.last_served));
-        seats.find(|(_, seat)| seat.can_take(shared)).map(|(id, _)| *id)
+        let seats = after.chain(self.seats.range(..=self.last_served));
+        seats.filter(move |(_, seat)| seat.can_take(shared)).map(|(id, seat)| (*id, seat))
+    }
+
+    /// The shares of those that can take something, each once, in their turn.
+    pub(crate) fn takers_shares(&self) -> Vec<Share> {
+        let mut seen = BTreeSet::new();
+        let shares = self.takers().map(|(_, seat)| &seat.share);
+        shares.filter(|share| seen.insert(share.id())).cloned().collect()
+    }
+
+    /// The next consumer that can take it and has room for it in its share.
+    fn taker(&self, held: &mut Held) -> Option<u64> {
+        self.takers().find(|(_, seat)| held.move_to(&seat.share)).map(|(id, _)| id)
     }
 
     pub(super) fn hand_out(&mut self) {
-        while let Some((&position, _)) = self.prepared.first_key_value() {
+        while let Some((position, mut prepared)) = self.prepared.pop_first() {
             // What was read before goes first: on an exclusive subscription that is the order.
-            if self.ready.first().is_some_and(|ready| *ready < position) {
+            let after_another = self.ready.first().is_some_and(|ready| *ready < position);
+            let taker = if after_another { None } else { self.taker(&mut prepared.held) };
+            let Some(id) = taker else {
+                self.prepared.insert(position, prepared);
                 return;
-            }
-            let Some(id) = self.whose_turn() else { return };
-            let Some(parcel) = self.prepared.remove(&position) else { return };
+            };
+            let Prepared { parcel, held } = prepared;
             self.last_served = id;
             let (Some(open), Some(seat)) = (self.open.get_mut(&position), self.seats.get_mut(&id)) else {
                 continue;
@@ -117,6 +139,7 @@ impl Window {
                 redelivery_count: open.redeliveries,
                 entry: parcel.bytes,
                 messages: parcel.messages,
+                held,
             });
         }
     }

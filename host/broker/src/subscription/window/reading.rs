@@ -7,7 +7,8 @@ use tokio::time::Instant;
 use weir_store::{Position, StoredEntry};
 
 use super::super::cursor::{Snapshot, next};
-use super::{Indexes, Judged, Limits, Open, Place, Task, Wait, Waiting, Want, Window, Work};
+use super::{Indexes, Judged, Limits, Open, Place, Prepared, Task, Wait, Waiting, Want, Window, Work};
+use crate::budget::{Held, cost};
 use crate::stats::{FilterStats, PausedStats};
 
 /// With so many entries open, nothing new is read until one is done. Pulsar:
@@ -33,8 +34,19 @@ impl Window {
             self.put(position, Place::Ready);
         }
         self.hand_out();
+        let prepared = self.prepared.first_key_value();
         if !self.someone_can_take() {
+            // Kept for whoever can, unless somebody else needs the room.
+            if prepared.is_some_and(|(_, prepared)| prepared.held.share().is_crowded()) {
+                self.put_down();
+            }
             return Work::NoTaker;
+        }
+        if let Some((position, _)) = prepared
+            && self.ready.first().is_none_or(|ready| ready > position)
+        {
+            // Those that can take it are of other connections, which have no room now.
+            self.put_down();
         }
         if let Some((_, until)) = self.paused
             && until > now
@@ -61,7 +73,7 @@ impl Window {
         const MAX_GAP: u64 = 16;
         let mut ready = self.ready.iter();
         let first = *ready.next()?;
-        let most = self.limits.max_read_entries as u64;
+        let most = self.most_replayed();
         let mut end = first;
         for position in ready {
             let near = position.ledger == first.ledger && position.entry - end.entry <= MAX_GAP;
@@ -71,6 +83,26 @@ impl Window {
             end = *position;
         }
         Some((first, usize::try_from(end.entry - first.entry + 1).unwrap_or(1)))
+    }
+
+    /// How many entries a read may cover: where room is scarce no more than can be taken, as the others would be
+    /// put down again.
+    fn most_replayed(&self) -> u64 {
+        let most = self.limits.max_read_entries as u64;
+        let (mut of_all, mut of_others, mut scarce) = (0_u64, 0_u64, false);
+        for (_, seat) in self.takers() {
+            of_all = of_all.saturating_add(seat.entries_wanted());
+            if seat.share.is_crowded() {
+                scarce = true;
+            } else {
+                of_others = of_others.saturating_add(seat.entries_wanted());
+            }
+        }
+        match (scarce, of_others) {
+            (false, _) => most,
+            (true, 0) => most.min(of_all).max(1),
+            (true, others) => most.min(others),
+        }
     }
 
     /// What is to be made of new entries, and how far the cursor's knowledge reaches with them.
@@ -128,13 +160,14 @@ impl Window {
         tasks
     }
 
-    /// Takes up what has become of entries. `read_to` is the last one that was read, if all were judged.
+    /// Takes up what has become of entries; those that may be delivered get their part of `held`. `read_to` is the last one that was read, if all were judged.
     pub(crate) fn apply(
         &mut self,
         epoch: u64,
         judged: Vec<Judged>,
         read_to: Option<Position>,
         tally: &FilterStats,
+        held: &mut Held,
         now: Instant,
     ) {
         add(&mut self.filter, tally);
@@ -142,7 +175,7 @@ impl Window {
             return;
         }
         for judged in judged {
-            self.apply_one(judged, now);
+            self.apply_one(judged, held, now);
         }
         if read_to > self.frontier {
             self.frontier = read_to;
@@ -151,7 +184,7 @@ impl Window {
         self.forget_behind();
     }
 
-    fn apply_one(&mut self, judged: Judged, now: Instant) {
+    fn apply_one(&mut self, judged: Judged, held: &mut Held, now: Instant) {
         let position = judged.position;
         let new = Some(position) > self.frontier;
         if new {
@@ -212,7 +245,8 @@ impl Window {
         match (judged.parcel, until) {
             (Some(parcel), _) => {
                 self.put(position, Place::Prepared);
-                self.prepared.insert(position, parcel);
+                let held = held.split(cost(parcel.bytes.len()));
+                self.prepared.insert(position, Prepared { parcel, held });
             }
             (None, Some(until)) => self.put(position, Place::Waiting(until)),
             (None, None) => self.finish(position),
