@@ -16,6 +16,7 @@ use crate::budget::{Budget, Share, cost};
 use crate::catalogue::{Catalogue, TopicInfo, check_served};
 use crate::decoder::EntryDecoder;
 use crate::error::BrokerError;
+use crate::removal::Removal;
 use crate::stats::TopicStats;
 use crate::subscription::{MAX_READ_BYTES, MAX_READ_ENTRIES};
 use crate::topic::{Engine, Topic};
@@ -72,6 +73,7 @@ pub struct Broker {
 struct Inner {
     catalogue: Catalogue,
     engine: Arc<Engine>,
+    removal: Removal,
     /// Lock order: `changing`, `loaded`, whatever a topic locks.
     ///
     /// Held on blocking threads, across the disk: one changes what exists at a time.
@@ -88,8 +90,8 @@ impl Broker {
     /// Opens the broker on a store: reads what exists, fills the listing's index, takes up the bindings
     /// that REST has set ([`Bindings::restore`]), makes tenant and namespace `public/default`.
     ///
-    /// Blocks on the disk. Bindings of the configuration file are put into `bindings` by the caller,
-    /// before this.
+    /// Blocks on the disk; needs a tokio runtime around it. Bindings of the configuration file are put into
+    /// `bindings` by the caller, before this. What was left of deleted topics is removed in the background.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -104,7 +106,7 @@ impl Broker {
         let (records, log) = (store.records(), store.entries());
         let opened = records.get::<u64>(BROKER, OPENED)?.unwrap_or(0) + 1;
         records.put(BROKER, OPENED, &opened)?;
-        let catalogue = Catalogue::open(records.clone(), Arc::clone(&log), index, options.max_partitions)?;
+        let (catalogue, doomed) = Catalogue::open(records.clone(), &*log, index, options.max_partitions)?;
         if opened == 1 {
             catalogue.create_tenant("public")?;
             catalogue.create_namespace(&NamespaceName::new("public/default")?)?;
@@ -127,8 +129,15 @@ impl Broker {
             opened,
             next_producer: AtomicU64::new(0),
         });
-        let inner =
-            Inner { catalogue, engine, changing: Mutex::new(()), loaded: RwLock::new(HashMap::new()) };
+        let (tasks, stop) = (&engine.tasks, engine.stop.child_token());
+        let removal = Removal::start(engine.records.clone(), Arc::clone(&engine.log), tasks, stop, doomed);
+        let inner = Inner {
+            catalogue,
+            engine,
+            removal,
+            changing: Mutex::new(()),
+            loaded: RwLock::new(HashMap::new()),
+        };
         Ok(Arc::new(Self { inner: Arc::new(inner) }))
     }
 
@@ -334,13 +343,19 @@ impl Broker {
     }
 
     /// Deletes a base topic with its partitions, entries and cursors. With `force`, its producers and
-    /// consumers are closed first.
+    /// consumers are closed first. It is gone for good when this returns; the room of its entries is given
+    /// back in the background ([`removing`](Self::removing)).
     ///
     /// # Errors
     /// When it does not exist, is one partition, or has producers or consumers.
     pub async fn delete_topic(&self, name: &TopicName, force: bool) -> Result<(), BrokerError> {
         let name = name.clone();
         self.change(move |inner| inner.delete(&name, force)).await
+    }
+
+    /// Deleted topics whose entries still take room.
+    pub fn removing(&self) -> usize {
+        self.inner.removal.left()
     }
 
     /// What a topic, or one partition, tells of itself.
@@ -468,7 +483,8 @@ impl Inner {
         for name in &names {
             loaded.remove(name);
         }
-        deleted
+        self.removal.add(deleted?);
+        Ok(())
     }
 
     fn put_binding(&self, binding: &Binding) -> Result<(), BrokerError> {

@@ -5,7 +5,7 @@
 //! for the disk. The table holds some 200 bytes and the properties for each topic; a hundred times the
 //! topics take a hundred times the memory and the start.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -25,7 +25,8 @@ const MAX_PROPERTIES_BYTES: usize = 64 * 1024;
 const TENANTS: &str = "tenants";
 const NAMESPACES: &str = "namespaces";
 const TOPICS: &str = "topics";
-/// Topics whose entries are being deleted: finished at the next start, if need be.
+/// Deleted topics whose entries are still to be removed, by name and first number: one of the same name may
+/// be deleted before that is done.
 const DOOMED: &str = "doomed-topics";
 
 /// A base topic as listings and REST show it.
@@ -63,9 +64,24 @@ struct Table {
     tenants: BTreeMap<String, BTreeMap<NamespaceName, BTreeMap<TopicName, TopicRecord>>>,
 }
 
+/// A deleted topic, as long as it has not been removed.
+#[derive(Clone, Debug)]
+pub(crate) struct Doomed {
+    /// Its record's key.
+    key: String,
+    /// Its base name.
+    pub(crate) name: String,
+    /// Where its entries lie.
+    pub(crate) ids: Vec<TopicId>,
+}
+
+/// A doomed topic has been removed.
+pub(crate) fn forget_doomed(records: &Records, doomed: &Doomed) -> Result<(), BrokerError> {
+    Ok(records.delete(DOOMED, &doomed.key)?)
+}
+
 pub(crate) struct Catalogue {
     records: Records,
-    log: Arc<dyn EntryLog>,
     index: Arc<Index>,
     max_partitions: u32,
     /// Held for moments, never across the disk.
@@ -73,19 +89,23 @@ pub(crate) struct Catalogue {
 }
 
 impl Catalogue {
-    /// Reads what exists, and finishes what was being deleted.
+    /// Reads what exists, and what is still to be removed.
     pub(crate) fn open(
         records: Records,
-        log: Arc<dyn EntryLog>,
+        log: &dyn EntryLog,
         index: Arc<Index>,
         max_partitions: u32,
-    ) -> Result<Self, BrokerError> {
-        for (name, ids) in records.scan::<Vec<TopicId>>(DOOMED, "")? {
-            tracing::info!(topic = name, "finishing the deletion of a topic");
-            for id in ids {
-                log.delete_topic(id)?;
-            }
-            records.delete(DOOMED, &name)?;
+    ) -> Result<(Self, Vec<Doomed>), BrokerError> {
+        let mut doomed = Vec::new();
+        for (key, ids) in records.scan::<Vec<TopicId>>(DOOMED, "")? {
+            let name = key.split(' ').next().unwrap_or_default().to_owned();
+            tracing::info!(topic = name, "the removal of a deleted topic goes on");
+            doomed.push(Doomed { key, name, ids });
+        }
+        let known: BTreeSet<TopicId> = doomed.iter().flat_map(|doomed| &doomed.ids).copied().collect();
+        let ids: Vec<TopicId> = log.forgotten()?.into_iter().filter(|id| !known.contains(id)).collect();
+        if !ids.is_empty() {
+            doomed.push(Doomed { key: String::new(), name: String::new(), ids });
         }
         let mut table = Table::default();
         for (tenant, Nothing {}) in records.scan(TENANTS, "")? {
@@ -103,7 +123,7 @@ impl Catalogue {
             let tenant = table.tenants.entry(namespace.tenant().to_owned()).or_default();
             tenant.entry(namespace).or_default().insert(name, record);
         }
-        Ok(Self { records, log, index, max_partitions, table: RwLock::new(table) })
+        Ok((Self { records, index, max_partitions, table: RwLock::new(table) }, doomed))
     }
 
     // ---- tenants and namespaces
@@ -276,23 +296,18 @@ impl Catalogue {
         self.put(base, record)
     }
 
-    /// The record of a topic that is to be deleted goes first, and its entries are remembered as doomed:
-    /// after a crash there is no half of it.
-    pub(crate) fn delete_topic(&self, base: &TopicName) -> Result<(), BrokerError> {
-        let record = self.record(base)?;
-        // A doomed one of the same name may still be there, after a failure.
-        let mut doomed: Vec<TopicId> = self.records.get(DOOMED, base.as_str())?.unwrap_or_default();
-        doomed.extend(&record.ids);
-        self.records.put(DOOMED, base.as_str(), &doomed)?;
-        self.records.delete(TOPICS, base.as_str())?;
+    /// Deletes a topic, durably. What it had is still to be removed: that is written down where the topic's
+    /// record was, so that there is no half of it after a crash.
+    pub(crate) fn delete_topic(&self, base: &TopicName) -> Result<Doomed, BrokerError> {
+        let TopicRecord { ids, .. } = self.record(base)?;
+        // Numbers are given once only, so no other deletion has this key.
+        let key = format!("{base} {}", ids.first().map_or(0, |id| id.0));
+        self.records.replace((TOPICS, base.as_str()), (DOOMED, &key), &ids)?;
         if let Some(topics) = self.table.write().topics_mut(&base.namespace()) {
             topics.remove(base);
         }
         self.index.remove(base);
-        for id in doomed {
-            self.log.delete_topic(id)?;
-        }
-        Ok(self.records.delete(DOOMED, base.as_str())?)
+        Ok(Doomed { key, name: base.to_string(), ids })
     }
 
     fn record(&self, base: &TopicName) -> Result<TopicRecord, BrokerError> {

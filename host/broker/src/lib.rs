@@ -13,6 +13,7 @@ mod catalogue;
 pub mod decoder;
 pub mod error;
 pub mod producer;
+mod removal;
 pub mod stats;
 pub mod subscription;
 pub mod topic;

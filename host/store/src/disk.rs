@@ -118,6 +118,15 @@ impl Engine {
     }
 }
 
+/// What [`Disk::topics`] finds.
+#[derive(Default)]
+pub(crate) struct Topics {
+    /// How many are not being deleted.
+    pub(crate) live: usize,
+    /// Those whose deletion began and did not end.
+    pub(crate) deleting: Vec<TopicId>,
+}
+
 /// Where a write can be made to fail, for tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Point {
@@ -391,11 +400,19 @@ impl Disk {
         })
     }
 
-    /// Removes what a topic has, in steps, so that no batch grows with the topic.
-    pub(crate) fn finish_deletion(&self, topic: TopicId) -> Result<(), StoreError> {
+    /// Removes what a topic has, in steps, so that no batch grows with the topic; `go_on` is asked before
+    /// each. Gives back whether nothing is left.
+    pub(crate) fn finish_deletion(
+        &self,
+        topic: TopicId,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<bool, StoreError> {
         for table in [|e: &Engine| e.entries.clone(), |e: &Engine| e.cursors.clone()] {
             let mut after: Option<fjall::UserKey> = None;
             loop {
+                if !go_on() {
+                    return Ok(false);
+                }
                 after = self.commit(Durability::Process, |engine, batch| {
                     let table = table(engine);
                     let prefix = layout::topic_key(topic);
@@ -422,29 +439,26 @@ impl Disk {
         self.commit(Durability::Machine, |engine, batch| {
             batch.remove(&engine.topics, layout::topic_key(topic));
             Ok(())
-        })
+        })?;
+        Ok(true)
     }
 
-    /// Finishes the deletions that a crash interrupted. Returns the number of topics that are left.
-    pub(crate) fn finish_deletions(&self) -> Result<usize, StoreError> {
-        let (live, deleting) = self.read(|engine| {
-            let (mut live, mut deleting) = (0, Vec::new());
+    /// The topics that have, or had, entries.
+    pub(crate) fn topics(&self) -> Result<Topics, StoreError> {
+        self.read(|engine| {
+            let mut topics = Topics::default();
             for guard in engine.snapshot().iter(&engine.topics) {
                 let (key, state) = guard.into_inner()?;
                 if *state == [TOPIC_DELETING] {
                     let topic = <[u8; 8]>::try_from(&*key)
                         .map_err(|_not_eight| StoreError::damaged("a topic's key is not eight bytes long"))?;
-                    deleting.push(TopicId(u64::from_be_bytes(topic)));
+                    topics.deleting.push(TopicId(u64::from_be_bytes(topic)));
                 } else {
-                    live += 1;
+                    topics.live += 1;
                 }
             }
-            Ok((live, deleting))
-        })?;
-        for topic in deleting {
-            self.finish_deletion(topic)?;
-        }
-        Ok(live)
+            Ok(topics)
+        })
     }
 
     /// Notes that a topic has entries, in the batch that brings its first.

@@ -82,13 +82,28 @@ pub trait EntryLog: Send + Sync {
     /// When the disk cannot be read.
     fn count_after(&self, topic: TopicId, after: Option<Position>) -> Result<Counts, StoreError>;
 
-    /// Forgets all entries and cursors of a topic, for good: what was appended before is gone even if the
-    /// machine ends meanwhile, what is appended later is refused with [`StoreError::TopicDeleted`]. Blocks;
-    /// takes about a microsecond an entry, in small steps between which others are served.
+    /// Forgets all entries of a topic, for good: none is seen any more, even if the machine ends meanwhile,
+    /// and what is appended later is refused with [`StoreError::TopicDeleted`]. Blocks for a write,
+    /// whatever the topic holds; their room is given back by [`remove`](Self::remove). No matter if the
+    /// topic is forgotten already.
     ///
     /// # Errors
-    /// When the disk cannot be written. If the first step was written, the rest follows at the next start.
-    fn delete_topic(&self, topic: TopicId) -> Result<(), StoreError>;
+    /// When the disk cannot be written.
+    fn forget(&self, topic: TopicId) -> Result<(), StoreError>;
+
+    /// Removes the entries and cursors of a forgotten topic. Blocks; takes about a microsecond an entry, in
+    /// steps of a thousand between which others are served and `go_on` is asked. Gives back whether it came
+    /// to the end: if it did not, the topic is [`forgotten`](Self::forgotten), also after the next start.
+    ///
+    /// # Errors
+    /// When the disk cannot be written.
+    fn remove(&self, topic: TopicId, go_on: &dyn Fn() -> bool) -> Result<bool, StoreError>;
+
+    /// The topics that are forgotten and not removed yet. Reads a few bytes a topic.
+    ///
+    /// # Errors
+    /// When the disk cannot be read.
+    fn forgotten(&self) -> Result<Vec<TopicId>, StoreError>;
 }
 
 /// How much lies in a range of entries.

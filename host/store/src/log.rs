@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 
 use bytes::Bytes;
 use fjall::Readable;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use crate::disk::Disk;
 use crate::entries::{Appended, Counts, EntryLog, Position, StoredEntry, TopicId};
@@ -31,9 +31,14 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Starts the writer.
-    pub(crate) fn start(disk: Arc<Disk>, options: &Options) -> Result<Self, StoreError> {
-        let (queue, deleted) = (Arc::new(Queue::new(disk.health())), Arc::new(Deleted::default()));
+    /// Starts the writer. Nothing is seen of the topics that are being deleted.
+    pub(crate) fn start(
+        disk: Arc<Disk>,
+        options: &Options,
+        deleting: impl IntoIterator<Item = TopicId>,
+    ) -> Result<Self, StoreError> {
+        let queue = Arc::new(Queue::new(disk.health()));
+        let deleted: Arc<Deleted> = Arc::new(RwLock::new(deleting.into_iter().collect()));
         let waiting = queue.clone();
         disk.on_failure(move || waiting.look_again());
         let writer =
@@ -133,12 +138,19 @@ impl EntryLog for Log {
         })
     }
 
-    fn delete_topic(&self, topic: TopicId) -> Result<(), StoreError> {
+    fn forget(&self, topic: TopicId) -> Result<(), StoreError> {
         let (answer, answered) = crossbeam_channel::bounded(1);
         self.queue.delete(topic, answer);
         // The writer answers all that is queued before it ends.
-        answered.recv().map_err(|_writer_gone| StoreError::Closed)??;
-        self.disk.finish_deletion(topic)
+        answered.recv().map_err(|_writer_gone| StoreError::Closed)?
+    }
+
+    fn remove(&self, topic: TopicId, go_on: &dyn Fn() -> bool) -> Result<bool, StoreError> {
+        self.disk.finish_deletion(topic, go_on)
+    }
+
+    fn forgotten(&self) -> Result<Vec<TopicId>, StoreError> {
+        Ok(self.disk.topics()?.deleting)
     }
 }
 

@@ -85,6 +85,26 @@ impl Records {
         })
     }
 
+    /// Deletes the record at `from` and writes one at `to`, both or neither; durable when this returns. Each
+    /// is a table and a key.
+    ///
+    /// # Errors
+    /// When the disk cannot be written, or the key is longer than 32 KiB.
+    pub fn replace<T: Serialize>(
+        &self,
+        from: (&str, &str),
+        to: (&str, &str),
+        value: &T,
+    ) -> Result<(), StoreError> {
+        let (old, new) = (layout::record_key(from.0, from.1)?, layout::record_key(to.0, to.1)?);
+        let value = serde_json::to_vec(value).map_err(record_error(to.0, to.1))?;
+        self.log.disk.commit(Durability::Machine, |engine, batch| {
+            batch.remove(&engine.records, old);
+            batch.insert(&engine.records, new, value);
+            Ok(())
+        })
+    }
+
     /// Deletes one record, or nothing if there is none; durable when this returns.
     ///
     /// # Errors

@@ -158,7 +158,8 @@ pub struct Store {
 impl Store {
     /// Opens a folder, making it if it is not there.
     ///
-    /// A deletion that a crash interrupted is finished first. Opening reads what the journal holds (at
+    /// What is left of a deletion that was interrupted is not seen, and waits for
+    /// [`EntryLog::remove`](EntryLog::remove). Opening reads what the journal holds (at
     /// most some 512 MiB) and one key a topic, whatever the number of entries: at a hundred times the
     /// entries it takes no longer, at a hundred times the topics it reads a hundred times eight bytes.
     ///
@@ -194,9 +195,9 @@ impl Store {
             tracing::warn!(folder = %folder.display(), "{sentence}");
         }
         let disk = Arc::new(Disk::open(&engine, lock, faults)?);
-        let topics = disk.finish_deletions()?;
-        let log = Log::start(disk, options)?;
-        Ok((Self { log: Arc::new(log) }, Recovered { topics, repaired }))
+        let topics = disk.topics()?;
+        let log = Log::start(disk, options, topics.deleting)?;
+        Ok((Self { log: Arc::new(log) }, Recovered { topics: topics.live, repaired }))
     }
 
     /// The entries.

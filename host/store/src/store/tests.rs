@@ -64,6 +64,12 @@ fn payloads(store: &Store, topic: TopicId) -> Vec<String> {
     everything(store, topic).iter().map(|entry| String::from_utf8(entry.bytes.to_vec()).unwrap()).collect()
 }
 
+/// Forgets a topic and removes what it had.
+fn delete(store: &Store, topic: TopicId) {
+    store.entries().forget(topic).unwrap();
+    assert!(store.entries().remove(topic, &|| true).unwrap());
+}
+
 #[test]
 fn what_is_appended_is_read_byte_for_byte() {
     let folder = folder();
@@ -127,7 +133,7 @@ fn ledgers_are_never_reused_and_a_start_begins_new_ones() {
         for topic in [A, B] {
             seen.push(append(&store, topic, b"x", 1).unwrap().ledger);
         }
-        store.entries().delete_topic(B).unwrap();
+        delete(&store, B);
     }
     assert!(seen.windows(2).all(|pair| pair[0] < pair[1]), "{seen:?}");
 }
@@ -291,7 +297,7 @@ fn a_deleted_topic_is_gone_for_good() {
         }
         append(&store, B, b"b", 1).unwrap();
         store.records().put_cursor(A, "sub", &CursorState::default()).unwrap();
-        store.entries().delete_topic(A).unwrap();
+        delete(&store, A);
         assert_eq!(everything(&store, A), []);
         let error = append(&store, A, b"late", 1).unwrap_err();
         assert_eq!(error.to_string(), "topic 1 is deleted");
@@ -305,18 +311,44 @@ fn a_deleted_topic_is_gone_for_good() {
 }
 
 #[test]
-fn a_deletion_that_was_interrupted_is_finished_at_the_next_start() {
+fn a_deletion_that_is_interrupted_goes_on_after_a_restart() {
     let folder = folder();
+    let removed = |store: &Store| store.log.disk.topics().unwrap().deleting.is_empty();
     {
         let store = open(&folder);
-        append(&store, A, b"a", 1).unwrap();
+        for _ in 0..3 {
+            let (sender, answers) = unbounded();
+            for _ in 0..1_000 {
+                send(&*store.entries(), A, b"a", 1, &sender);
+            }
+            for _ in 0..1_000 {
+                wait(&answers).unwrap();
+            }
+        }
         store.records().put_cursor(A, "sub", &CursorState::default()).unwrap();
-        store.log.disk.begin_deletion(A).unwrap();
+        store.entries().forget(A).unwrap();
+        assert_eq!(everything(&store, A), []);
+        // One step, and the end of the process.
+        let steps = std::cell::Cell::new(0);
+        let once = || steps.replace(steps.get() + 1) == 0;
+        assert!(!store.entries().remove(A, &once).unwrap());
+        assert!(!removed(&store));
     }
     let (store, recovered) = Store::open(folder.path(), Options::default()).unwrap();
     assert_eq!(recovered.topics, 0);
+    assert_eq!(store.entries().forgotten().unwrap(), [A]);
     assert_eq!(everything(&store, A), []);
+    assert!(append(&store, A, b"late", 1).is_err());
+    // The next topic takes entries meanwhile.
+    append(&store, B, b"b", 1).unwrap();
+    delete(&store, A);
+    assert!(removed(&store));
     assert_eq!(store.records().cursors(A).unwrap(), []);
+    assert_eq!(payloads(&store, B), ["b"]);
+    drop(store);
+    // Seen by a process that knows of no deletion: there is nothing left.
+    let (store, recovered) = Store::open(folder.path(), Options::default()).unwrap();
+    assert_eq!((recovered.topics, everything(&store, A)), (1, vec![]));
 }
 
 #[test]
@@ -625,7 +657,7 @@ proptest! {
                 }
                 Step::Delete { topic } => {
                     let slot = &mut topics[topic as usize];
-                    store.entries().delete_topic(*slot).unwrap();
+                    delete(&store, *slot);
                     model.remove(slot);
                     *slot = TopicId(slot.0 + 3);
                 }
