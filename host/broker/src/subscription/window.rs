@@ -10,6 +10,12 @@
 //! when its time has come *and* that first part is acknowledged. So at most one delivery of an entry is
 //! out, what a client says of it has one meaning, nothing is lost and nothing delivered twice.
 //!
+//! But clients name an entry, not a delivery of it. When the first part was sent more than once (asked for
+//! again, or a consumer came back), a client may acknowledge each copy, and the last of these may come when
+//! the next part is out. So of the next part as many acknowledgements are in doubt as copies are left over:
+//! each of these makes us send it once more instead of forgetting it. (Copies that the process before us sent
+//! are not known, nor is a client that acknowledges one copy twice.)
+//!
 //! Three files beside this one hold what is done with it: `acknowledging`, `consumers`, `reading`.
 //!
 //! Growth: some 200 bytes for each open entry, at most 100,000 (`MAX_OPEN_ENTRIES`), and 4 bytes for each
@@ -175,8 +181,18 @@ struct Open {
     /// Accepted and not acknowledged.
     left: Indexes,
     waiting: Vec<Waiting>,
-    /// The shape in which it was last delivered.
+    /// The shape in which it was last sent.
     sent: Option<Sent>,
+    /// The shape in which it stands in a consumer's queue.
+    queued: Option<Sent>,
+    /// The number of the delivery that was sent last.
+    sent_at: u64,
+    /// A first part is done.
+    is_later_part: bool,
+    /// How often what is out, or will be, has been sent.
+    copies: u32,
+    /// Copies of earlier parts that may still be acknowledged.
+    in_doubt: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -226,6 +242,8 @@ pub(crate) struct Window {
     rescheduled: usize,
     paused: Option<(PausedStats, Instant)>,
     filter: FilterStats,
+    /// Deliveries that were sent.
+    deliveries: u64,
     pub(super) sent_messages: u64,
     pub(super) sent_bytes: u64,
     pub(super) redelivered: u64,
@@ -273,6 +291,7 @@ impl Window {
             rescheduled: 0,
             paused: None,
             filter: FilterStats::default(),
+            deliveries: 0,
             sent_messages: 0,
             sent_bytes: 0,
             redelivered: 0,

@@ -110,6 +110,66 @@ async fn discard_acknowledges_what_breaks_the_filter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_late_acknowledgement_of_a_first_part_is_not_taken_for_one_of_the_next() {
+    for kind in [SubscriptionType::Exclusive, SubscriptionType::Shared] {
+        let (_rig, topic) = filtered(OnFailure::Withhold).await;
+        let position = publish(&topic, [batch(&["a", "later", "b"])]).await[0];
+        let mut client = Client::new(&topic, kind, 100).await;
+        // The client has the first part twice, and acknowledges one copy.
+        client.next().await;
+        client.consumer.redeliver(None);
+        assert_eq!(client.read(1).await, ["a", "b"]);
+        assert_eq!(texts(&client.next().await.entry), ["later"]);
+        // Now the other one: the next part is not done.
+        client.ack(position, None).await;
+        let stats = until(&topic, |stats| stats.msg_backlog == 1).await;
+        assert_eq!(stats.backlog_entries, 1);
+        // It may have been meant all the same, so it comes once more; and then it counts.
+        assert_eq!(client.read(1).await, ["later"]);
+        until(&topic, |stats| stats.msg_backlog == 0 && stats.unacked_messages == 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acknowledgement_that_comes_before_the_next_part_is_sent_is_not_about_it() {
+    let (_rig, topic) = filtered(OnFailure::Withhold).await;
+    let position = publish(&topic, [batch(&["a", "later", "b"])]).await[0];
+    let mut client = Client::new(&topic, SubscriptionType::Exclusive, 2).await;
+    assert_eq!(client.read(1).await, ["a", "b"]);
+    // The next part is ready, and not taken by the connection yet.
+    client.consumer.flow(1);
+    until(&topic, |stats| stats.unacked_messages == 1).await;
+    client.ack(position, None).await;
+    assert_eq!(client.read(1).await, ["later"]);
+    until(&topic, |stats| stats.msg_backlog == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cumulative_acknowledgement_spares_a_part_that_was_sent_after_it() {
+    let (_rig, topic) = filtered(OnFailure::Withhold).await;
+    publish(&topic, [batch(&["a", "later"]), single("b")]).await;
+    let mut client = Client::new(&topic, SubscriptionType::Exclusive, 100).await;
+    let cumulative = async |client: &Client, position| {
+        let ack = [Ack { position, unacked: None, batch_size: None }];
+        client.consumer.acknowledge(AckKind::Cumulative, &ack).await.unwrap();
+    };
+    let first = client.next().await;
+    let second = client.next().await;
+    client.ack(first.position, None).await;
+    let part = client.next().await;
+    assert_eq!((part.position, texts(&part.entry)), (first.position, vec!["later".to_owned()]));
+    // Of what was read before the part came.
+    cumulative(&client, second.position).await;
+    let stats = until(&topic, |stats| stats.msg_backlog <= 1).await;
+    assert_eq!(stats.msg_backlog, 1);
+    // What is read after it covers it.
+    let third = publish(&topic, [single("c")]).await[0];
+    assert_eq!(client.next().await.position, third);
+    cumulative(&client, third).await;
+    until(&topic, |stats| stats.msg_backlog == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn withhold_tries_again_and_never_acknowledges() {
     let (_rig, topic) = filtered(OnFailure::Withhold).await;
     publish(&topic, [single("a"), single("bad"), batch(&["b", "sick", "c"]), single("d")]).await;

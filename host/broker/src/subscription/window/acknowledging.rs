@@ -33,8 +33,9 @@ impl Window {
                 for ack in acks {
                     let before: Vec<Position> =
                         self.open.range(..ack.position).map(|(position, _)| *position).collect();
+                    let sent_at = self.open.get(&ack.position).map_or(0, |open| open.sent_at);
                     for position in before {
-                        self.acknowledge_delivered(position, unfiltered);
+                        self.acknowledge_delivered(position, sent_at, unfiltered);
                     }
                     self.acknowledge_one(ack, unfiltered);
                     if Some(ack.position) > self.frontier {
@@ -47,10 +48,12 @@ impl Window {
     }
 
     /// An entry that a cumulative acknowledgement covers: what was delivered of it is done. What the
-    /// client never saw (a filter rescheduled it or broke on it) is not.
-    fn acknowledge_delivered(&mut self, position: Position, unfiltered: &dyn Fn() -> bool) {
+    /// client never saw (a filter rescheduled it or broke on it) is not, nor is a later part that was sent
+    /// after the entry that it names.
+    fn acknowledge_delivered(&mut self, position: Position, sent_at: u64, unfiltered: &dyn Fn() -> bool) {
         let Some(open) = self.open.get(&position) else { return };
         match &open.sent {
+            Some(_) if open.is_later_part && open.sent_at > sent_at => {}
             Some(sent) => {
                 let left = without(&open.left, open.messages, &sent.shape);
                 self.leave_only(position, left);
@@ -62,6 +65,13 @@ impl Window {
 
     fn acknowledge_one(&mut self, ack: &Ack, unfiltered: &dyn Fn() -> bool) {
         let unacked = ack.unacked.as_deref().unwrap_or_default();
+        if self.is_in_doubt(ack) {
+            // Only a whole one can be the last word on a copy.
+            if unacked.is_empty() {
+                self.doubt(ack.position);
+            }
+            return;
+        }
         let Some(open) = self.open.get(&ack.position) else {
             let unread = Some(ack.position) > self.frontier;
             if unread && unacked.is_empty() && self.early.len() < MAX_EARLY_ACKS {
@@ -85,6 +95,22 @@ impl Window {
             left.sort_unstable();
             left.dedup();
             self.leave_only(ack.position, Indexes::These(left.into()));
+        }
+    }
+
+    /// Whether it may be about a copy of an earlier part.
+    fn is_in_doubt(&self, ack: &Ack) -> bool {
+        self.open.get(&ack.position).is_some_and(|open| open.in_doubt > 0)
+    }
+
+    /// Counts one acknowledgement as that of a copy of an earlier part; what is out is sent once more, as it
+    /// may be that which was meant.
+    fn doubt(&mut self, position: Position) {
+        if let Some(open) = self.open.get_mut(&position) {
+            open.in_doubt -= 1;
+            if matches!(open.place, Place::Out { queued: false, .. }) {
+                self.take_back(position, true);
+            }
         }
     }
 
@@ -116,6 +142,10 @@ impl Window {
                 self.put(position, Place::Waiting(until));
                 if let Some(open) = self.open.get_mut(&position) {
                     open.left = left;
+                    // One of the copies is the one that was acknowledged.
+                    open.in_doubt += open.copies.saturating_sub(1);
+                    open.copies = 0;
+                    open.is_later_part = true;
                 }
             }
         }

@@ -64,6 +64,11 @@ impl Window {
         self.redelivered += u64::from(delivery.redelivery_count > 0);
         if let Some(open) = self.open.get_mut(&delivery.position) {
             open.place = Place::Out { seat: id, queued: false };
+            // Not before: what a client says until then is said of what it had.
+            open.sent = open.queued.take();
+            open.copies += 1;
+            self.deliveries += 1;
+            open.sent_at = self.deliveries;
         }
         Ok(Some(delivery))
     }
@@ -83,7 +88,7 @@ impl Window {
         }
     }
 
-    fn take_back(&mut self, position: Position, asked: bool) {
+    pub(super) fn take_back(&mut self, position: Position, asked: bool) {
         let Some(open) = self.open.get_mut(&position) else { return };
         let Place::Out { queued, .. } = open.place else { return };
         if asked && !queued {
@@ -132,7 +137,7 @@ impl Window {
                 continue;
             };
             open.place = Place::Out { seat: id, queued: true };
-            open.sent = Some(Sent { shape: parcel.shape, messages: parcel.messages });
+            open.queued = Some(Sent { shape: parcel.shape, messages: parcel.messages });
             seat.unacked += open.left();
             seat.push(Delivery {
                 position,

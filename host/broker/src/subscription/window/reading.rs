@@ -202,6 +202,11 @@ impl Window {
                 left: Indexes::These(Arc::default()),
                 waiting: Vec::new(),
                 sent: None,
+                queued: None,
+                sent_at: 0,
+                is_later_part: false,
+                copies: 0,
+                in_doubt: 0,
             };
             self.open.insert(position, open);
             self.open_messages += u64::from(judged.messages);
