@@ -254,11 +254,25 @@ pub fn frame_with(kind: u64, body: Fields, entry: &[u8]) -> Vec<u8> {
 /// When it is larger than the protocol can say.
 #[must_use]
 pub fn entry(producer: &str, sequence: u64, properties: &[(&str, &str)], payload: &[u8]) -> Vec<u8> {
+    entry_of(properties_of(producer, sequence, properties), payload)
+}
+
+/// An entry of one message that its producer has encrypted, as far as anybody without the key can see.
+///
+/// # Panics
+/// When it is larger than the protocol can say.
+#[must_use]
+pub fn sealed_entry(producer: &str, sequence: u64, payload: &[u8]) -> Vec<u8> {
+    let key = Fields::new().bytes(1, "key-1").bytes(2, [1, 2, 3]);
+    entry_of(properties_of(producer, sequence, &[]).bytes(13, key.done()).bytes(15, [7; 12]), payload)
+}
+
+fn properties_of(producer: &str, sequence: u64, properties: &[(&str, &str)]) -> Fields {
     let mut metadata = Fields::new().bytes(1, producer).int(2, sequence).int(3, 1_700_000_000_000);
     for (key, value) in properties {
         metadata = metadata.bytes(4, Fields::new().bytes(1, key).bytes(2, value).done());
     }
-    entry_of(metadata, payload)
+    metadata
 }
 
 /// An entry with these metadata.

@@ -8,8 +8,9 @@ pub trait EntryDecoder: Send + Sync + 'static {
     /// Opens an entry: decompresses and splits it. Called on a judging thread.
     ///
     /// # Errors
-    /// When the bytes are not an entry (encrypted, corrupt, too large when decompressed). It bears the
-    /// failure policy of the binding then, as a message that a filter broke on.
+    /// When the bytes are not an entry (encrypted, corrupt, too large when decompressed). Where the binding
+    /// says to deliver what breaks it is delivered then, else it is withheld: no filter has judged it, so
+    /// it is never acknowledged.
     fn open(&self, entry: &Bytes) -> Result<Box<dyn OpenedEntry>, DecodeError>;
 
     /// When the producer published the entry, in milliseconds since 1970: for seeking by time. Should

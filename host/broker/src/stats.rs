@@ -98,8 +98,10 @@ pub struct SubscriptionStats {
     pub paused: Option<PausedStats>,
 }
 
-/// What the chain between a topic and a subscription has said. `processed` is the sum of the others and
-/// grows each time that a message is judged, so rescheduled and withheld ones count more than once.
+/// What the chain between a topic and a subscription has said since the topic was loaded. `processed` counts
+/// judgements: it is the sum of what was accepted, rejected, rescheduled, delivered or discarded after a
+/// failure, and of the attempts that ended withheld; so rescheduled and withheld messages count in it more
+/// than once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FilterStats {
     /// Messages judged.
@@ -117,9 +119,13 @@ pub struct FilterStats {
     /// A filter broke, and the message was delivered.
     #[serde(rename = "filterBrokeDeliveredMsgCount")]
     pub broke_delivered: u64,
-    /// A filter broke, and the message was withheld.
+    /// Messages that were withheld, each once however often it was tried again: a filter broke on them, or
+    /// they could not be read.
     #[serde(rename = "filterBrokeWithheldMsgCount")]
     pub broke_withheld: u64,
+    /// Judgements that ended so, the first of each message and those after it.
+    #[serde(rename = "filterWithheldAttemptCount")]
+    pub withheld_attempts: u64,
     /// A filter broke, and the message was acknowledged.
     #[serde(rename = "filterBrokeDiscardedMsgCount")]
     pub broke_discarded: u64,
@@ -129,7 +135,7 @@ pub struct FilterStats {
     /// Messages that wait at this moment because a filter rescheduled them.
     #[serde(rename = "rescheduledMsgNow")]
     pub rescheduled_now: u64,
-    /// How a filter broke last.
+    /// How a filter broke last, in its own words if it gave any; at most 1024 bytes.
     #[serde(rename = "filterLastFailure", skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<String>,
 }

@@ -40,4 +40,5 @@ pub use filter::{Broke, BrokeKind, MessageFilter, Verdict};
 pub use lister::{ListRequest, Mode, TopicLister, TopicSet, Topics};
 pub use message::{Cell, Field, Messages, Row};
 pub use names::{Domain, NameError, NamespaceName, TopicName};
+pub use said::last_words;
 pub use watch::{WatchOptions, Watcher};

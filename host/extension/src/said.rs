@@ -1,15 +1,39 @@
 //! What an extension says for the log: one line of its own, whatever it holds.
 
+use std::cell::RefCell;
+
 use tracing::{debug, error, info, trace, warn};
 
 /// The longest text that is logged, in bytes; what goes beyond is cut off.
 pub(crate) const MAX_LINE: usize = 4 << 10;
 
-/// Logs a text of an extension. Levels as in `wit/weir.wit`; from 4 on it is an error.
+/// The longest text that [`last_words`] gives, in bytes.
+const MAX_WORDS: usize = 512;
+
+thread_local! {
+    static LAST_WORDS: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// What an extension said last on this thread at level "warn" or above, if it did since this was asked the
+/// last time: the contract has no room for a text beside a verdict, so that is where an SDK says why it
+/// returns an error for a message. One line of at most 512 bytes.
+pub fn last_words() -> Option<String> {
+    LAST_WORDS.take()
+}
+
+/// Keeps a text for [`last_words`], whether it is logged or not.
+pub(crate) fn keep(level: u8, text: &str) {
+    if level >= 3 {
+        LAST_WORDS.set(Some(one_line(&text[..text.floor_char_boundary(MAX_WORDS)])));
+    }
+}
+
+/// Logs a text of an extension, and keeps it. Levels as in `wit/weir.wit`; from 4 on it is an error.
 ///
 /// Control characters are written escaped: a line feed would let an extension write log lines that look
 /// like weir's own.
 pub(crate) fn log(class: &str, level: u8, text: &str) {
+    keep(level, text);
     let text = one_line(text);
     match level {
         0 => trace!(class, "{text}"),
@@ -48,6 +72,16 @@ mod tests {
         check("ends with a line feed\n", "ends with a line feed");
         check("one\n2026-11-30T00:00:00Z ERROR forged", "one\\n2026-11-30T00:00:00Z ERROR forged");
         check("\u{1b}[31mred\r\0", "\\u{1b}[31mred\\r\\u{0}");
+    }
+
+    #[test]
+    fn the_last_words_are_a_warning_and_are_told_once() {
+        log("a", 3, "why");
+        log("a", 2, "by the way");
+        assert_eq!(last_words().as_deref(), Some("why"));
+        assert_eq!(last_words(), None);
+        keep(4, &"ü".repeat(MAX_LINE));
+        assert_eq!(last_words().map(|words| words.len()), Some(MAX_WORDS));
     }
 
     #[test]

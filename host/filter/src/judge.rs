@@ -4,7 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weir_extension::{Broke, BrokeKind, Configured, MessageFilter, Messages, Tally, Unavailable, Verdict};
+use weir_extension::{
+    Broke, BrokeKind, Configured, MessageFilter, Messages, Tally, Unavailable, Verdict, last_words,
+};
 
 use crate::binding::OnFailure;
 use crate::chain::{Failure, Judgement, Outcome, Paused, Pinned};
@@ -155,7 +157,7 @@ impl Worker {
         match call(&mut *instance, messages, rows, &mut verdicts, tally) {
             Ok(()) => {
                 self.keep(filter, instance);
-                Ok(verdicts.into_iter().map(Answer::from).collect())
+                Ok(answers(&verdicts))
             }
             // Alone it was, and on a fresh instance.
             Err(broke) if fresh && rows.len() == 1 => Ok(vec![Answer::Broke(broke)]),
@@ -206,7 +208,7 @@ impl Worker {
                 match call(&mut *instance, messages, &[*row], &mut verdicts, tally) {
                     Ok(()) => {
                         used = Some(instance);
-                        break Answer::from(verdicts[0]);
+                        break Answer::of(verdicts[0], last_words);
                     }
                     Err(broke) if fresh || broke.kind == BrokeKind::Deadline => break Answer::Broke(broke),
                     Err(_) => {}
@@ -230,6 +232,8 @@ fn call(
     tally: &mut Tally,
 ) -> Result<(), Broke> {
     verdicts.clear();
+    // What others said on this thread is not about these messages.
+    drop(last_words());
     tally.calls += 1;
     // An instance that panicked is thrown away and `verdicts` is cleared: nobody sees what is half done.
     let result = catch_unwind(AssertUnwindSafe(|| instance.judge(messages, rows, verdicts)));
@@ -269,21 +273,29 @@ fn every_one_broke(answers: &[Answer]) -> Option<&Broke> {
     last
 }
 
-impl From<Verdict> for Answer {
-    fn from(verdict: Verdict) -> Self {
+/// What a call answered. Its last words are about the last message that it returned an error for.
+fn answers(verdicts: &[Verdict]) -> Vec<Answer> {
+    let last_error = verdicts.iter().rposition(|verdict| *verdict == Verdict::Broke);
+    let words = |at| if Some(at) == last_error { last_words() } else { None };
+    verdicts.iter().enumerate().map(|(at, verdict)| Answer::of(*verdict, || words(at))).collect()
+}
+
+impl Answer {
+    fn of(verdict: Verdict, words: impl FnOnce() -> Option<String>) -> Self {
         match verdict {
             Verdict::Accept => Self::Accept,
             Verdict::Reject => Self::Reject,
             Verdict::Reschedule(delay) => Self::Reschedule(delay),
             Verdict::Broke => Self::Broke(Broke {
                 kind: BrokeKind::Error,
-                reason: "it returned an error for this message".to_owned(),
+                reason: match words() {
+                    Some(words) => format!("it returned an error for this message: {words}"),
+                    None => "it returned an error for this message".to_owned(),
+                },
             }),
         }
     }
-}
 
-impl Answer {
     fn is_verdict(&self) -> bool {
         matches!(self, Self::Accept | Self::Reject | Self::Reschedule(_))
     }

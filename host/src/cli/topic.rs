@@ -170,6 +170,7 @@ fn print_stats(stats: &Value) {
         "accepted",
         "rejected",
         "broke",
+        "withheld",
         "paused",
     ]);
     let mut rows = 0;
@@ -190,6 +191,7 @@ fn print_stats(stats: &Value) {
                 number(subscription, "filterAcceptedMsgCount"),
                 number(subscription, "filterRejectedMsgCount"),
                 broke.to_string(),
+                number(subscription, "withheldMsgNow"),
                 subscription["paused"]["reason"].as_str().unwrap_or("-").to_owned(),
             ]);
             rows += 1;

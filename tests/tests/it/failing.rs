@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use weir_tests::artifacts::{self, Form};
-use weir_tests::pulsar::{Connection, Fields, entry, frame_with, kind};
+use weir_tests::pulsar::{Connection, Fields, entry, frame_with, kind, sealed_entry};
 use weir_tests::wait;
 use weir_tests::weir::{Home, Weir};
 
@@ -85,7 +85,7 @@ fn check_policy(policy: &str, offenders_arrive: bool, left: u64, counter: &str) 
     });
     let stats = weir.stats(SHORT);
     let subscription = &stats["subscriptions"]["s"];
-    assert!(subscription[counter].as_u64() >= Some(OFFENDERS.len() as u64), "{policy}: {subscription}");
+    assert_eq!(subscription[counter].as_u64(), Some(OFFENDERS.len() as u64), "{policy}: {subscription}");
     // It has done no harm: the next one is judged as before.
     client.publish("accept");
     assert_eq!(client.receive(1), [MESSAGES]);
@@ -105,6 +105,52 @@ fn withhold_keeps_what_breaks_the_filter() {
 #[test]
 fn discard_acknowledges_what_breaks_the_filter() {
     let _skipped = check_policy("discard", false, 0, "filterBrokeDiscardedMsgCount");
+}
+
+#[test]
+fn a_message_that_is_withheld_counts_once_and_says_why() {
+    let Some(weir) = start() else { return };
+    weir.bind(TOPIC, "s", CLASS, &json!({}), "withhold");
+    let mut client = Client::new(&weir);
+    client.publish("error");
+    client.publish("accept");
+    assert_eq!(client.receive(1), [1]);
+    let tried_again = wait::until("it to be tried again", || {
+        let stats = weir.stats(SHORT)["subscriptions"]["s"].clone();
+        if stats["filterWithheldAttemptCount"].as_u64() >= Some(2) { Ok(stats) } else { Err(stats) }
+    });
+    assert_eq!(tried_again["filterBrokeWithheldMsgCount"], 1, "{tried_again}");
+    assert_eq!(tried_again["withheldMsgNow"], 1, "{tried_again}");
+    let why = tried_again["filterLastFailure"].as_str().unwrap();
+    assert!(why.contains(CLASS) && why.contains("told to"), "in the filter's own words: {why}");
+    let table = weir.command(&["topic", "stats", TOPIC]);
+    let table = String::from_utf8_lossy(&table.stdout).into_owned();
+    assert!(table.contains("WITHHELD"), "{table}");
+}
+
+#[test]
+fn an_encrypted_backlog_is_not_discarded() {
+    let Some(weir) = start() else { return };
+    weir.bind(TOPIC, "s", CLASS, &json!({}), "discard");
+    let mut client = Client::new(&weir);
+    client.publish("accept");
+    for number in 1..=3 {
+        let sealed = sealed_entry("p", number, format!("#{number}").as_bytes());
+        let send = Fields::new().int(1, 1).int(2, number);
+        client.connection.write(&frame_with(kind::SEND, send, &sealed));
+        client.sent += 1;
+    }
+    client.publish("accept");
+    assert_eq!(client.receive(2), [0, 4], "those that can be read");
+    let stats = wait::until("the others to be withheld", || {
+        let stats = weir.stats(SHORT)["subscriptions"]["s"].clone();
+        if stats["withheldMsgNow"] == 3 { Ok(stats) } else { Err(stats) }
+    });
+    assert_eq!(stats["filterBrokeDiscardedMsgCount"], 0, "{stats}");
+    assert!(stats["filterLastFailure"].as_str().unwrap().contains("encrypted"), "{stats}");
+    // A client that has the key gets them, once they are not to be filtered.
+    weir.bind(TOPIC, "s", CLASS, &json!({}), "deliver");
+    assert_eq!(client.receive(3), [1, 2, 3]);
 }
 
 #[test]

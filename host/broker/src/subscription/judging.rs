@@ -161,6 +161,14 @@ fn cut(decoder: &dyn EntryDecoder, entry: &StoredEntry, accepted: &Indexes) -> P
     }
 }
 
+/// The longest failure that statistics keep, in bytes.
+const MAX_FAILURE_BYTES: usize = 1024;
+
+fn bounded(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(MAX_FAILURE_BYTES));
+    text
+}
+
 fn count(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
@@ -242,7 +250,8 @@ impl Batch {
         self.judged.push(Judged::new(task, parcel, waits));
     }
 
-    /// An entry that cannot be opened, or not written: it bears the binding's policy.
+    /// An entry that cannot be opened, or not written: it is delivered or withheld, as the binding says, and
+    /// never acknowledged.
     fn failed(&mut self, task: Task, on_failure: OnFailure, error: &DecodeError) {
         let (Want::Judge(wanted) | Want::Deliver(wanted)) = task.want.clone();
         let indexes: Vec<u32> = match &wanted {
@@ -251,7 +260,7 @@ impl Batch {
         };
         let n = indexes.len() as u64;
         self.tally.processed += n;
-        self.tally.last_failure = Some(error.to_string());
+        self.tally.last_failure = Some(bounded(error.to_string()));
         let judged = match on_failure {
             OnFailure::Deliver => {
                 self.tally.broke_delivered += n;
@@ -263,14 +272,12 @@ impl Batch {
                 };
                 Judged::new(task, Some(parcel), Vec::new())
             }
-            OnFailure::Withhold => {
-                self.tally.broke_withheld += n;
+            // Discarding is for a message that breaks the filter when it is judged alone. This entry was not
+            // judged at all: its producer encrypts, say, and then a whole backlog would be lost unseen.
+            OnFailure::Withhold | OnFailure::Discard => {
+                self.tally.withheld_attempts += n;
                 let waits = indexes.into_iter().map(|index| (index, Wait::Withhold)).collect();
                 Judged::new(task, None, waits)
-            }
-            OnFailure::Discard => {
-                self.tally.broke_discarded += n;
-                Judged::new(task, None, Vec::new())
             }
         };
         self.judged.push(judged);
@@ -285,13 +292,13 @@ impl FilterStats {
             Some(Outcome::Reject) => (&mut self.rejected, None),
             Some(Outcome::Reschedule(_)) => (&mut self.rescheduled, None),
             Some(Outcome::Deliver(failure)) => (&mut self.broke_delivered, Some(failure)),
-            Some(Outcome::Withhold(failure)) => (&mut self.broke_withheld, Some(failure)),
+            Some(Outcome::Withhold(failure)) => (&mut self.withheld_attempts, Some(failure)),
             Some(Outcome::Discard(failure)) => (&mut self.broke_discarded, Some(failure)),
-            None => (&mut self.broke_withheld, None),
+            None => (&mut self.withheld_attempts, None),
         };
         *counter += 1;
         if let Some(failure) = failure {
-            self.last_failure = Some(failure.to_string());
+            self.last_failure = Some(bounded(failure.to_string()));
         }
     }
 }

@@ -201,6 +201,8 @@ struct Waiting {
     until: Instant,
     /// How often a filter broke on it; 0 for a rescheduled one.
     broke: u32,
+    /// Counted as a message that was withheld.
+    was_withheld: bool,
 }
 
 #[derive(Clone, Debug)]

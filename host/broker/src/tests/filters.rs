@@ -102,11 +102,29 @@ async fn deliver_lets_through_what_breaks_the_filter() {
 #[tokio::test(flavor = "multi_thread")]
 async fn discard_acknowledges_what_breaks_the_filter() {
     let (_rig, topic) = filtered(OnFailure::Discard).await;
-    publish(&topic, [batch(&["a", "bad", "no"]), sealed(), single("b")]).await;
+    publish(&topic, [batch(&["a", "bad", "no"]), single("b")]).await;
     let mut client = Client::new(&topic, SubscriptionType::Exclusive, 100).await;
     assert_eq!(client.read(2).await, ["a", "b"]);
     let stats = until(&topic, |stats| stats.msg_backlog == 0).await;
-    assert_eq!((stats.filter.rejected, stats.filter.broke_discarded), (1, 2));
+    assert_eq!((stats.filter.rejected, stats.filter.broke_discarded), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_read_is_never_acknowledged() {
+    for on_failure in [OnFailure::Withhold, OnFailure::Discard] {
+        let (rig, topic) = filtered(on_failure).await;
+        publish(&topic, [sealed(), single("b"), sealed()]).await;
+        let mut client = Client::new(&topic, SubscriptionType::Exclusive, 100).await;
+        assert_eq!(client.read(1).await, ["b"], "it holds nobody else up");
+        let stats = until(&topic, |stats| stats.filter.withheld_attempts >= 4).await;
+        assert_eq!((stats.msg_backlog, stats.filter.withheld_now), (2, 2));
+        assert_eq!((stats.filter.broke_withheld, stats.filter.broke_discarded), (2, 0));
+        assert!(stats.filter.last_failure.unwrap().contains("sealed"));
+        // Whoever can read it gets it.
+        rig.bind("t", OnFailure::Deliver).await;
+        assert_eq!(client.read(2).await, ["secret", "secret"]);
+        until(&topic, |stats| stats.msg_backlog == 0).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -178,8 +196,11 @@ async fn withhold_tries_again_and_never_acknowledges() {
     let mut read = client.read(4).await;
     read.sort();
     assert_eq!(read, ["a", "b", "c", "d", "sick"]);
-    let stats = until(&topic, |stats| stats.filter.broke_withheld >= 4).await;
+    let stats = until(&topic, |stats| stats.filter.withheld_attempts >= 4).await;
     assert_eq!((stats.msg_backlog, stats.filter.withheld_now), (1, 1));
+    assert_eq!(stats.filter.broke_withheld, 2, "each message once, however often it is tried");
+    let FilterStats { processed, accepted, withheld_attempts, .. } = stats.filter;
+    assert_eq!(processed, accepted + withheld_attempts);
     assert!(stats.filter.last_failure.unwrap().contains("test.Words"));
 }
 

@@ -108,7 +108,7 @@ impl Log {
             self.last_error = Some(one_line(text));
         }
         if self.lines > MAX_LINES {
-            return;
+            return said::keep(level, text);
         }
         said::log(&self.class, level, text);
     }

@@ -227,9 +227,13 @@ impl Window {
                 let mut after: Vec<Waiting> =
                     before.iter().filter(|waiting| !asked(waiting)).copied().collect();
                 for (index, wait) in &judged.waits {
-                    let broke = before.iter().find(|waiting| waiting.index == *index);
-                    let broke = broke.map_or(0, |waiting| waiting.broke);
-                    after.push(self.limits.wait(*index, *wait, broke, now));
+                    let known = before.iter().find(|waiting| waiting.index == *index);
+                    let mut waiting =
+                        self.limits.wait(*index, *wait, known.map_or(0, |known| known.broke), now);
+                    let withheld_before = known.is_some_and(|known| known.was_withheld);
+                    self.filter.broke_withheld += u64::from(waiting.was_withheld && !withheld_before);
+                    waiting.was_withheld |= withheld_before;
+                    after.push(waiting);
                 }
                 if let Some(parcel) = &judged.parcel {
                     open.left = parcel.accepted.clone();
@@ -324,7 +328,7 @@ impl Limits {
                 (pause.min(self.withhold_longest_pause), broke_before + 1)
             }
         };
-        Waiting { index, until: now + pause, broke }
+        Waiting { index, until: now + pause, broke, was_withheld: broke > 0 }
     }
 }
 
@@ -334,7 +338,7 @@ fn add(to: &mut FilterStats, more: &FilterStats) {
     to.rejected += more.rejected;
     to.rescheduled += more.rescheduled;
     to.broke_delivered += more.broke_delivered;
-    to.broke_withheld += more.broke_withheld;
+    to.withheld_attempts += more.withheld_attempts;
     to.broke_discarded += more.broke_discarded;
     if more.last_failure.is_some() {
         to.last_failure.clone_from(&more.last_failure);
