@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 use weir_broker::{Bindings, Broker, BrokerOptions, Index, Listing, Store, Workers};
@@ -24,6 +26,10 @@ use crate::metrics::Metrics;
 use crate::pulsar::{self, Advertised, PulsarEntries, Service};
 use crate::token::Token;
 
+/// A signal that comes so soon after the first one is no second wish: a supervisor and a shell may each pass
+/// on the same one. Later ones mean "now".
+const SAME_WISH: Duration = Duration::from_secs(1);
+
 /// Everything that was opened; what a journey needs, from the disk to the doors.
 struct House {
     broker: Arc<Broker>,
@@ -34,7 +40,8 @@ struct House {
     _watcher: Watcher,
 }
 
-/// Opens the house, binds its addresses, prints where they are, and serves until SIGTERM or SIGINT.
+/// Opens the house, binds its addresses, prints where they are, and serves until SIGTERM or SIGINT; then
+/// ends in order, or at once if another one comes after more than a second.
 ///
 /// # Errors
 /// When something cannot be opened or bound; nothing is served then.
@@ -103,6 +110,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         name = signals.next() => info!(signal = name, "stopping"),
         ended = &mut calls => return Err(anyhow!("the admin listener ended: {ended:?}")),
     }
+    let asked = Instant::now();
     admin.ready.store(false, Ordering::Relaxed);
     let drained = async {
         stop_clients.cancel();
@@ -122,7 +130,9 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
             warn!("not everything under way could be ended in time (limits.drain-timeout)");
         }
         _ended = drained => info!("stopped"),
-        name = signals.next() => warn!(signal = name, "stopped at once: a second signal came"),
+        name = signals.next_after(asked + SAME_WISH) => {
+            warn!(signal = name, "stopped at once: a second signal came");
+        }
     }
     Ok(())
 }
@@ -274,6 +284,17 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+
+    /// The first one that comes after this time.
+    async fn next_after(&mut self, time: Instant) -> &'static str {
+        loop {
+            let name = self.next().await;
+            if Instant::now() >= time {
+                return name;
+            }
+            info!(signal = name, "already stopping");
         }
     }
 }

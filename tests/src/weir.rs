@@ -310,6 +310,14 @@ impl Weir {
         value.unwrap_or_else(|| panic!("no {name} in {text}"))
     }
 
+    /// SIGTERM, and does not wait.
+    ///
+    /// # Panics
+    /// When there is no such process any more.
+    pub fn ask_to_stop(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("weir is told to stop");
+    }
+
     /// SIGTERM, and waits until it has ended.
     ///
     /// # Panics
@@ -317,8 +325,7 @@ impl Weir {
     #[track_caller]
     #[must_use]
     pub fn stop(mut self) -> (Home, ExitStatus) {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, Signal::TERM).expect("weir is told to stop");
+        self.ask_to_stop();
         let child = &mut self.child;
         let status = wait::until("weir to stop", || match child.try_wait() {
             Ok(Some(status)) => Ok(status),

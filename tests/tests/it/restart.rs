@@ -6,7 +6,7 @@ use serde_json::json;
 use weir_tests::pulsar::{Connection, Fields, entry, kind};
 use weir_tests::python;
 use weir_tests::wait;
-use weir_tests::weir::Home;
+use weir_tests::weir::{Home, Weir};
 
 const TOPIC: &str = "persistent://public/default/restart";
 
@@ -70,7 +70,7 @@ fn acknowledgements_survive_kill_9() {
         producer.send(&json!({ "payload": i.to_string() }).to_string());
     }
     assert_eq!(producer.rest().len(), 100);
-    let consume = |weir: &weir_tests::weir::Weir, count: &str| {
+    let consume = |weir: &Weir, count: &str| {
         python::start("consume.py", &[&weir.service_url(), TOPIC, "sub", "--count", count]).unwrap().rest()
     };
     assert_eq!(consume(&weir, "40").len(), 41);
@@ -98,6 +98,51 @@ fn sigterm_drains_and_ends_well() {
     assert_eq!(connection.subscribe(TOPIC, "s", 2, 2).kind, kind::SUCCESS);
     connection.send(kind::FLOW, Fields::new().int(1, 2).int(2, 10));
     assert_eq!(payload(&connection.read_kind(kind::MESSAGE).entry), 0);
+}
+
+/// A consumer with permits that reads nothing: a stop waits for it as long as it may.
+fn deaf(weir: &Weir) -> Connection {
+    let mut connection = Connection::open(weir.pulsar);
+    assert_eq!(connection.producer(TOPIC, 1, 1).kind, kind::PRODUCER_SUCCESS);
+    let payload = vec![7; 1 << 20];
+    for i in 0..40 {
+        assert_eq!(connection.publish(1, i, &entry("p", i, &[], &payload)).kind, kind::SEND_RECEIPT);
+    }
+    assert_eq!(connection.subscribe(TOPIC, "deaf", 2, 2).kind, kind::SUCCESS);
+    connection.send(kind::FLOW, Fields::new().int(1, 2).int(2, 1000));
+    wait::until("the sockets to be full", || match weir.metric("weir_delivering_bytes") {
+        held if held > 8 << 20 => Ok(()),
+        held => Err(held),
+    });
+    connection
+}
+
+#[test]
+fn two_signals_at_once_are_one() {
+    let weir = Home::new().set("limits.drain-timeout=4s").start();
+    let _deaf = deaf(&weir);
+    let log = weir.log_so_far();
+    weir.ask_to_stop();
+    let (_home, status) = weir.stop();
+    assert!(status.success(), "{status}");
+    wait::until("the end to be logged", || {
+        let log = log.lock();
+        let in_order = log.iter().any(|line| line.contains("INFO stopped"));
+        if in_order { Ok(()) } else { Err(log.join("\n")) }
+    });
+    assert!(!log.lock().iter().any(|line| line.contains("second signal")));
+}
+
+#[test]
+fn a_later_signal_stops_at_once() {
+    let weir = Home::new().set("limits.drain-timeout=10m").start();
+    let _deaf = deaf(&weir);
+    let log = weir.log_so_far();
+    wait::until("a signal to be taken for a second one", || {
+        weir.ask_to_stop();
+        let log = log.lock();
+        if log.iter().any(|line| line.contains("second signal")) { Ok(()) } else { Err(log.join("\n")) }
+    });
 }
 
 #[test]
