@@ -130,7 +130,8 @@ pub(crate) struct Limits {
     /// A connection that has not said hello by then is closed. Default: "10s".
     #[serde(with = "units::duration")]
     pub(crate) handshake_timeout: Duration,
-    /// A silent peer is asked for a sign of life after this long, and closed after twice. Default: "30s".
+    /// A silent peer is asked for a sign of life after this long, and closed after twice; so is one that takes
+    /// none of what waits for it. Default: "30s".
     #[serde(with = "units::duration")]
     pub(crate) keep_alive: Duration,
     /// Requests of one connection that wait for their answer; then reading stops. Default: 1000.

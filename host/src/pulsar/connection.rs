@@ -94,7 +94,7 @@ pub(super) async fn run(socket: TcpStream, service: &Arc<Service>, stop: Cancell
     };
     let limits = &service.limits;
     let (reader, writer_half) = socket.into_split();
-    let (outbox, writer) = outbox(limits.pending_output.bytes());
+    let (outbox, writer) = outbox(limits.pending_output.bytes(), limits.keep_alive.saturating_mul(2));
     let (answers, answering) = Lane::new(limits.pending_requests, outbox.clone());
     let (receipts, receipting) = Lane::new(limits.pending_requests, outbox.clone());
     let (acks, acking) = Lane::new(limits.pending_requests, outbox.clone());

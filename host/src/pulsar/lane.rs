@@ -66,7 +66,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_slow_answer_holds_back_those_after_it() {
-        let (outbox, writer) = outbox(100);
+        let (outbox, writer) = outbox(100, std::time::Duration::from_secs(60));
         let (near, mut far) = tokio::io::duplex(100);
         let (lane, work) = Lane::new(10, outbox);
         tokio::spawn(work);

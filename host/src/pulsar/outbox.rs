@@ -1,14 +1,18 @@
 //! What one connection has still to be sent: a queue bounded in bytes, and the task that writes it.
 //!
 //! Whoever sends waits while the bound is reached; that stops delivery to a client that does not read,
-//! and nobody else's. A frame larger than the bound goes out alone. Frames that wait together leave in
+//! and nobody else's. One that takes nothing for a long time is given up: what it holds is memory that all
+//! share. A frame larger than the bound goes out alone. Frames that wait together leave in
 //! one write.
 
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncWrite, AsyncWriteExt, BufWriter};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::timeout;
 use weir_broker::Held;
 
 /// The buffer in which small frames are gathered to one write. Larger frames pass it by.
@@ -48,6 +52,7 @@ pub(crate) struct Outbox {
 pub(crate) struct Writer {
     queue: mpsc::UnboundedReceiver<Queued>,
     budget: Arc<Semaphore>,
+    patience: Duration,
 }
 
 /// The connection is gone: nothing more will be written.
@@ -55,12 +60,13 @@ pub(crate) struct Writer {
 #[error("the connection is closed")]
 pub(crate) struct Closed;
 
-/// A queue of at most `bound` bytes.
-pub(crate) fn outbox(bound: usize) -> (Outbox, Writer) {
+/// A queue of at most `bound` bytes, for a peer that takes some of what waits for it within `patience`.
+pub(crate) fn outbox(bound: usize, patience: Duration) -> (Outbox, Writer) {
     let bound = u32::try_from(bound).unwrap_or(u32::MAX).max(1);
     let budget = Arc::new(Semaphore::new(bound as usize));
     let (sender, receiver) = mpsc::unbounded_channel();
-    (Outbox { queue: sender, budget: Arc::clone(&budget), bound }, Writer { queue: receiver, budget })
+    let writer = Writer { queue: receiver, budget: Arc::clone(&budget), patience };
+    (Outbox { queue: sender, budget, bound }, writer)
 }
 
 impl Outbox {
@@ -96,20 +102,35 @@ impl Writer {
     /// Writes until every [`Outbox`] is dropped, or the peer is gone; then whoever waits is told.
     ///
     /// # Errors
-    /// When the socket fails.
-    pub(crate) async fn run(mut self, socket: impl AsyncWrite + Unpin) -> std::io::Result<()> {
+    /// When the socket fails, or the peer takes nothing for too long.
+    pub(crate) async fn run(mut self, socket: impl AsyncWrite + Unpin) -> io::Result<()> {
         let mut socket = BufWriter::with_capacity(WRITE_BUFFER, socket);
         while let Some(first) = self.queue.recv().await {
             let mut next = Some(first);
             while let Some(queued) = next {
-                socket.write_all(&queued.frame.head).await?;
-                socket.write_all(&queued.frame.body).await?;
+                write_all(&mut socket, &queued.frame.head, self.patience).await?;
+                write_all(&mut socket, &queued.frame.body, self.patience).await?;
                 next = self.queue.try_recv().ok();
             }
-            socket.flush().await?;
+            timeout(self.patience, socket.flush()).await??;
         }
         socket.shutdown().await
     }
+}
+
+/// As long as it takes, if only some of it goes out within `patience` at a time.
+async fn write_all(
+    socket: &mut (impl AsyncWrite + Unpin),
+    mut bytes: &[u8],
+    patience: Duration,
+) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match timeout(patience, socket.write(bytes)).await?? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            written => bytes = &bytes[written..],
+        }
+    }
+    Ok(())
 }
 
 impl Drop for Writer {
@@ -124,9 +145,11 @@ mod tests {
 
     use super::*;
 
+    const PATIENCE: Duration = Duration::from_secs(60);
+
     #[tokio::test]
     async fn frames_arrive_in_order() {
-        let (outbox, writer) = outbox(100);
+        let (outbox, writer) = outbox(100, PATIENCE);
         let (near, mut far) = tokio::io::duplex(16);
         let writing = tokio::spawn(writer.run(near));
         let sending = tokio::spawn(async move {
@@ -145,7 +168,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_queue_makes_the_sender_wait() {
-        let (outbox, writer) = outbox(10);
+        let (outbox, writer) = outbox(10, PATIENCE);
         outbox.send(Bytes::from_static(&[0; 10])).await.unwrap();
         let waits = outbox.send(Bytes::from_static(&[0; 1]));
         tokio::pin!(waits);
@@ -158,7 +181,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_frame_larger_than_the_bound_goes_out_alone() {
-        let (outbox, writer) = outbox(10);
+        let (outbox, writer) = outbox(10, PATIENCE);
         let (near, mut far) = tokio::io::duplex(1024);
         outbox.send(Bytes::from_static(&[7; 100])).await.unwrap();
         drop(outbox);
@@ -166,5 +189,16 @@ mod tests {
         let mut read = Vec::new();
         far.read_to_end(&mut read).await.unwrap();
         assert_eq!(read, [7; 100]);
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_takes_nothing_is_given_up() {
+        let (outbox, writer) = outbox(1 << 20, Duration::from_millis(50));
+        let (near, _far) = tokio::io::duplex(16);
+        let writing = tokio::spawn(writer.run(near));
+        outbox.send(Bytes::from(vec![7; 100_000])).await.unwrap();
+        let error = writing.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(outbox.send(Bytes::from_static(b"more")).await, Err(Closed));
     }
 }

@@ -389,6 +389,22 @@ async fn a_silent_peer_is_asked_and_then_closed() {
 }
 
 #[tokio::test]
+async fn a_peer_that_only_talks_is_closed() {
+    let host = Host::start(Limits { keep_alive: Duration::from_millis(500), ..Limits::default() }).await;
+    let mut peer = host.greeted().await;
+    peer.producer("t", 1).await;
+    let large = message(&vec![7; 4 << 20]);
+    for sequence_id in 0..10 {
+        peer.publish(1, sequence_id, &large).await;
+        while !matches!(peer.command().await, Command::SendReceipt(_)) {}
+    }
+    peer.send(subscribe("t", 2, 3)).await;
+    let flow = frame_of(CommandFlow { consumer_id: 2, message_permits: 100 });
+    let talking = async { while peer.socket.write_all(&flow).await.is_ok() {} };
+    tokio::time::timeout(PATIENCE, talking).await.expect("it is closed, whatever it says");
+}
+
+#[tokio::test]
 async fn a_connection_too_many_is_told_so() {
     let host = Host::start(Limits { connections: 1, ..Limits::default() }).await;
     let mut first = host.greeted().await;
