@@ -9,7 +9,7 @@ SHELL := /bin/bash
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Guests are cdylibs of their own profile (plugins/guests.mk): neither tests nor documentation are in them.
-WITHOUT_GUESTS = $(addprefix --exclude ,$(guest_samples) $(addprefix guest-,$(guest_tests)))
+WITHOUT_GUESTS = $(addprefix --exclude ,$(guest_samples) $(addprefix guest-,$(guest_tests) $(guest_benches)))
 TOOLS := $(TARGET)/tools
 DENY_VERSION := 0.20.2
 WEIR := $(TARGET)/debug/weir
@@ -82,6 +82,6 @@ $(TARGET)/python/.ready: tests/python/requirements.txt
 # One selection of packages, that of `make test`: wasmtime is built once for all of it. A bar that is not
 # held fails the run, after all of it has been printed.
 .PHONY: bench
-bench: guests python ## benchmarks: ratios measured side by side in one run
+bench: bench-guests python ## benchmarks: ratios measured side by side in one run
 	cargo build --locked --release -p weir
-	cargo bench --locked --workspace $(WITHOUT_GUESTS) --no-fail-fast --bench judge --bench append --bench loopback
+	cargo bench --locked --workspace $(WITHOUT_GUESTS) --no-fail-fast --bench judge --bench register --bench append --bench loopback

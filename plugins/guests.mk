@@ -5,8 +5,10 @@
 # time. An artifact is copied only when its bytes differ: the host takes a changed file for news.
 
 guest_samples := late-flights tenant-lister
+# Only measuring needs these, as components: they take their time to build.
+guest_benches := bulky
 # Only tests need these; their packages are named guest-…, their artifacts not.
-guest_tests   := $(notdir $(patsubst %/Cargo.toml,%,$(wildcard tests/guests/*/Cargo.toml)))
+guest_tests   := $(filter-out $(guest_benches),$(notdir $(patsubst %/Cargo.toml,%,$(wildcard tests/guests/*/Cargo.toml))))
 
 guest_packages = $(addprefix -p ,$(guest_samples) $(addprefix guest-,$(guest_tests)))
 guest_target   = $(shell cargo metadata --no-deps --format-version 1 | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
@@ -14,7 +16,7 @@ guest_library  = $(if $(filter Darwin,$(shell uname -s)),.dylib,.so)
 guest_wasm    := wasm32-wasip2
 guest_copy    := copy() { cmp -s "$$1" "$$2" || { cp "$$1" "$$2.new" && mv "$$2.new" "$$2"; }; }
 
-.PHONY: guests samples guest-target
+.PHONY: guests bench-guests samples guest-target
 
 guests: guest-target
 	cargo build --locked --profile guest $(guest_packages)
@@ -24,6 +26,14 @@ guests: guest-target
 	for package in $(guest_samples) $(addprefix guest-,$(guest_tests)); do \
 		name=$${package#guest-}; file=$$(echo "$$package" | tr - _); \
 		copy "$$target/guest/lib$$file$(guest_library)" "$$target/guests/$$name.so" && \
+		copy "$$target/$(guest_wasm)/guest/$$file.wasm" "$$target/guests/$$name.wasm" || exit 1; \
+	done
+
+bench-guests: guests
+	cargo build --locked --profile guest $(addprefix -p guest-,$(guest_benches)) --target $(guest_wasm)
+	@target="$(guest_target)"; $(guest_copy); \
+	for name in $(guest_benches); do \
+		file=$$(echo "guest-$$name" | tr - _); \
 		copy "$$target/$(guest_wasm)/guest/$$file.wasm" "$$target/guests/$$name.wasm" || exit 1; \
 	done
 
