@@ -2,9 +2,10 @@
 //! default and is compared with [`Config::default`] by a test.
 //!
 //! A value comes from, last wins: the default, the file, the environment (`WEIR_LISTEN_PULSAR`), the
-//! command line (`--set listen.pulsar=…`). `load.rs` merges them; [`Config::check`] looks at the whole
-//! once, before anything is opened.
+//! command line (`--set listen.pulsar=…`). `load.rs` merges them; `check.rs` looks at the whole once, before
+//! anything is opened.
 
+mod check;
 mod load;
 mod units;
 
@@ -20,6 +21,7 @@ use serde_json::Value;
 use weir_extension::{ClassName, TopicName};
 use weir_filter::{Binding, FilterRef, OnFailure, Origin, Target};
 
+pub(crate) use check::log_filter;
 pub(crate) use load::{Sources, load};
 pub(crate) use units::ByteSize;
 
@@ -304,99 +306,36 @@ impl Default for Extension {
 }
 
 impl Config {
-    /// Looks at what no single field can see, once, at the start.
-    ///
-    /// # Errors
-    /// A sentence that names the key, what it holds and what would be right.
-    fn check(&self) -> Result<(), String> {
-        for (key, address) in [("listen.pulsar", &self.listen.pulsar), ("listen.admin", &self.listen.admin)] {
-            let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
-            if port.is_none_or(|port| port.parse::<u16>().is_err()) {
-                return Err(format!("{key} is {address:?}, expected host:port, as in \"127.0.0.1:6650\""));
-            }
-        }
-        if self.listen.advertised.contains("://") || self.listen.advertised.contains('/') {
-            return Err(format!(
-                "listen.advertised is {:?}, expected host or host:port without a scheme",
-                self.listen.advertised
-            ));
-        }
-        if !self.listen.token.is_empty() && !self.listen.token_file.as_os_str().is_empty() {
-            return Err("listen.token and listen.token-file are both set; one of them has to go".into());
-        }
-        let at_least = |key: &str, found: u64, least: u64| match found < least {
-            true => Err(format!("{key} is {found}, expected at least {least}")),
-            false => Ok(()),
-        };
-        let limits = &self.limits;
-        at_least("storage.max-entries-per-ledger", self.storage.max_entries_per_ledger, 1)?;
-        at_least("broker.max-partitions", u64::from(self.broker.max_partitions), 1)?;
-        at_least("broker.max-withheld", self.broker.max_withheld as u64, 1)?;
-        at_least("limits.max-message-size", limits.max_message_size.0, 1024)?;
-        at_least("limits.connections", limits.connections as u64, 1)?;
-        at_least("limits.handles-per-connection", limits.handles_per_connection as u64, 1)?;
-        at_least("limits.pending-requests", limits.pending_requests as u64, 1)?;
-        at_least("limits.admin-connections", limits.admin_connections as u64, 1)?;
-        at_least("limits.admin-body", limits.admin_body.0, 1024)?;
-        at_least("plugins.max-artifact-size", self.plugins.max_artifact_size.0, 1024)?;
-        // Pulsar's frames carry their length in 31 bits, the frame's own head included.
-        if limits.max_message_size.0 > 1 << 30 {
-            return Err(format!(
-                "limits.max-message-size is {}, expected at most 1GiB",
-                limits.max_message_size
-            ));
-        }
-        for (key, span) in [
-            ("limits.keep-alive", limits.keep_alive),
-            ("limits.handshake-timeout", limits.handshake_timeout),
-            ("limits.admin-idle", limits.admin_idle),
-            ("plugins.poll", self.plugins.poll),
-            ("broker.withhold-first-pause", self.broker.withhold_first_pause),
-            ("broker.withhold-longest-pause", self.broker.withhold_longest_pause),
-        ] {
-            if span.is_zero() {
-                return Err(format!("{key} is 0, expected a duration above it"));
-            }
-        }
-        for digest in &self.plugins.native_sha256 {
-            if digest.len() != 64 || !digest.bytes().all(|b| b.is_ascii_hexdigit()) {
-                return Err(format!("plugins.native-sha256 holds {digest:?}, expected 64 hex digits"));
-            }
-        }
-        for (class, extension) in &self.extensions {
-            if extension.deadline.is_zero() {
-                return Err(format!("extensions.\"{class}\".deadline is 0, expected a duration above it"));
-            }
-        }
-        self.bindings().map(drop)
-    }
-
     /// The bindings of the file, as the filters' room takes them.
     ///
     /// # Errors
     /// When one names neither topic nor pattern, or both.
     pub(crate) fn bindings(&self) -> Result<Vec<Binding>, String> {
-        let binding = |(i, entry): (usize, &BindingEntry)| {
-            let target = match (&entry.topic, &entry.pattern) {
-                (Some(topic), None) => Target::Topic(topic.base()),
-                (None, Some(pattern)) => Target::Pattern(pattern.clone()),
-                (Some(_), Some(_)) => {
-                    return Err(format!("bindings[{i}] has both topic and pattern; one has to go"));
-                }
-                (None, None) => return Err(format!("bindings[{i}] has neither topic nor pattern")),
-            };
-            if entry.filters.is_empty() {
-                return Err(format!("bindings[{i}] names no filter; expected filters = [\"class name\"]"));
-            }
-            Ok(Binding {
-                target,
-                subscription: entry.subscription.clone(),
-                filters: entry.filters.iter().map(FilterEntry::to_ref).collect(),
-                on_failure: entry.on_failure,
-                origin: Origin::File,
-            })
+        let of = |(i, entry): (usize, &BindingEntry)| {
+            entry.binding().map_err(|reason| format!("bindings[{i}] {reason}"))
         };
-        self.bindings.iter().enumerate().map(binding).collect()
+        self.bindings.iter().enumerate().map(of).collect()
+    }
+}
+
+impl BindingEntry {
+    fn binding(&self) -> Result<Binding, String> {
+        let target = match (&self.topic, &self.pattern) {
+            (Some(topic), None) => Target::Topic(topic.clone()),
+            (None, Some(pattern)) => Target::Pattern(pattern.clone()),
+            (Some(_), Some(_)) => return Err("has both topic and pattern; one has to go".to_owned()),
+            (None, None) => return Err("has neither topic nor pattern; expected one of them".to_owned()),
+        };
+        if self.filters.is_empty() {
+            return Err("names no filter; expected filters = [\"class name\"]".to_owned());
+        }
+        Ok(Binding {
+            target,
+            subscription: self.subscription.clone(),
+            filters: self.filters.iter().map(FilterEntry::to_ref).collect(),
+            on_failure: self.on_failure,
+            origin: Origin::File,
+        })
     }
 }
 

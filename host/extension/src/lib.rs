@@ -33,8 +33,8 @@ pub use builtin::Builtin;
 pub use child::{CHILD, ChildCommand, child_main};
 pub use extensions::{
     ClassConfig, ClassName, ClassOptions, ConfigError, Configured, Counts, ExtensionInfo, Extensions, Form,
-    Inspection, Key, Kind, Options, RefusedFile, RegisterError, Registered, RemoveError, Scope, Source,
-    Tally, Unavailable,
+    Inspection, Key, Kind, MAX_CONFIG_BYTES, Options, RefusedFile, RegisterError, Registered, RemoveError,
+    Scope, Source, Tally, Unavailable,
 };
 pub use filter::{Broke, BrokeKind, MessageFilter, Verdict};
 pub use lister::{ListRequest, Mode, TopicLister, TopicSet, Topics};

@@ -2,17 +2,16 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use clap::Args;
-use tracing_subscriber::EnvFilter;
 
 use super::config::Chosen;
-use crate::config::{Log, LogFormat};
+use crate::config::{Log, LogFormat, log_filter};
 
 /// See [`crate::serve`].
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  weir serve --data /var/lib/weir --plugins /etc/weir/plugins --set listen.pulsar=0.0.0.0:6650"
+    after_help = "Example:\n  weir serve --data data --plugins plugins --set listen.pulsar=0.0.0.0:6650"
 )]
 pub(super) struct Serve {
     #[command(flatten)]
@@ -45,8 +44,7 @@ impl Serve {
 }
 
 fn log_to_stderr(log: &Log) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(&log.filter)
-        .with_context(|| format!("log.filter is {:?}, expected a level, or levels by target", log.filter))?;
+    let filter = log_filter(&log.filter).map_err(|reason| anyhow!("log.filter {reason}"))?;
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(super::watched())

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 use super::Config;
+use super::check::problems;
 
 /// Where values may come from; a later one of these wins.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +37,9 @@ pub(crate) enum ConfigError {
         /// What is wrong.
         reason: String,
     },
+    /// Values that are read and cannot be used: a line for each, with the place where it was set.
+    #[error("{0}")]
+    Inconsistent(String),
 }
 
 /// Variables that are for the command line, not for the configuration.
@@ -47,6 +51,8 @@ const COMMAND_LINE: [&str; 4] = ["WEIR_CONFIG", "WEIR_URL", "WEIR_SERVICE_URL", 
 /// See [`ConfigError`].
 pub(crate) fn load(sources: &Sources) -> Result<Config, ConfigError> {
     let mut table = Table::new();
+    // Which keys were set where, the later one below.
+    let mut set_in = Vec::new();
     if let Some(file) = &sources.file {
         table = read(file)?;
     }
@@ -54,6 +60,7 @@ pub(crate) fn load(sources: &Sources) -> Result<Config, ConfigError> {
         let Some(path) = path_of_variable(name) else { continue };
         set(&mut table, &path, value).map_err(|reason| wrong(name.clone(), reason))?;
         parse(&table).map_err(|reason| wrong(name.clone(), reason))?;
+        set_in.push((path.join("."), name.clone()));
     }
     for setting in &sources.settings {
         let place = format!("--set {setting}");
@@ -64,12 +71,21 @@ pub(crate) fn load(sources: &Sources) -> Result<Config, ConfigError> {
         };
         let (path, value) = set_one().map_err(|reason: String| wrong(place.clone(), reason))?;
         set(&mut table, &path, value).map_err(|reason| wrong(place.clone(), reason))?;
-        parse(&table).map_err(|reason| wrong(place, reason))?;
+        parse(&table).map_err(|reason| wrong(place.clone(), reason))?;
+        set_in.push((path.join("."), place));
     }
     let place = sources.file.as_ref().map_or("configuration".into(), |file| file.display().to_string());
     let config = parse(&table).map_err(|reason| wrong(place.clone(), reason))?;
-    config.check().map_err(|reason| wrong(place, reason))?;
-    Ok(config)
+    let problems = problems(&config);
+    if problems.is_empty() {
+        return Ok(config);
+    }
+    let place_of = |key: &str| {
+        let set = set_in.iter().rev().find(|(set, _)| key.replace('"', "").starts_with(set.as_str()));
+        set.map_or(place.as_str(), |(_, place)| place)
+    };
+    let lines = problems.iter().map(|problem| format!("{}: {problem}", place_of(&problem.key)));
+    Err(ConfigError::Inconsistent(lines.collect::<Vec<_>>().join("\n")))
 }
 
 fn wrong(place: String, reason: String) -> ConfigError {

@@ -114,12 +114,165 @@ fn a_wrong_value_says_what_was_expected() {
     refused("[limits]\nmax-message-size = '5 stone'", &[], &["\"5 stone\" is not a size", "\"64MiB\""]);
     refused("", &["listen.pulsar=6650"], &["listen.pulsar is \"6650\"", "expected host:port"]);
     refused("", &["listen.advertised=pulsar://x"], &["without a scheme"]);
-    refused("", &["limits.max-message-size=2GiB"], &["at most 1GiB"]);
     refused("", &["nonsense"], &["expected key=value"]);
     refused("[[bindings]]\nfilters = ['a']", &[], &["bindings[0] has neither topic nor pattern"]);
     refused("[[bindings]]\ntopic = 'a'\nfilters = []", &[], &["bindings[0] names no filter"]);
     refused("[[bindings]]\ntopic = 'x://'\nfilters = ['a']", &[], &["is not a valid topic name"]);
     refused("[extensions.\"a b\"]\n", &[], &["holds ' '"]);
+}
+
+/// A value that each key refuses, and what is said then.
+const REFUSED: &[(&str, &str)] = &[
+    ("listen.pulsar=6650", "listen.pulsar is \"6650\", expected host:port"),
+    ("listen.admin=localhost:http", "listen.admin is \"localhost:http\", expected host:port"),
+    ("listen.advertised=weir.example:99999", "expected host or host:port without a scheme"),
+    ("listen.token=two words", "listen.token holds a space"),
+    ("storage.data=", "storage.data is empty, expected a folder"),
+    ("storage.max-entries-per-ledger=0", "expected at least 1"),
+    ("broker.cluster=a/b", "broker.cluster is \"a/b\", expected letters, digits and"),
+    ("broker.max-partitions=0", "expected at least 1"),
+    ("broker.max-partitions=4000000000", "expected at most 1000000"),
+    ("broker.withhold-first-pause=0s", "broker.withhold-first-pause is 0s, expected at least 1ms"),
+    ("broker.withhold-longest-pause=1000years", "expected at most 1year"),
+    ("broker.max-withheld=0", "expected at least 1"),
+    ("plugins.folder=", "plugins.folder is empty, expected a folder"),
+    ("plugins.folder=data/extensions/artifacts", "which lies in data/extensions, where weir keeps files"),
+    ("plugins.poll=0s", "plugins.poll is 0s, expected at least 10ms"),
+    ("plugins.native-sha256=['abc']", "holds \"abc\", expected 64 hex digits"),
+    ("plugins.max-native-libraries=1000000", "expected at most 100000"),
+    ("plugins.max-artifact-size=1TiB", "is not a size"),
+    ("plugins.max-artifact-size=100G", "plugins.max-artifact-size is 100GiB, expected at most 1GiB"),
+    ("plugins.keep-versions=1000000", "expected at most 1000"),
+    ("listing.class=no class", "holds ' '"),
+    ("listing.pattern-max-length=1000000000", "expected at most 100000"),
+    ("listing.concurrent-calls=0", "expected a nonzero"),
+    ("listing.concurrent-calls=100000", "expected at most 1024"),
+    ("listing.max-in-flight=0", "expected a nonzero"),
+    ("listing.max-topics=0", "listing.max-topics is 0, expected at least 1"),
+    ("listing.max-properties=1000000", "expected at most 10000"),
+    ("listing.max-property-length=0", "expected at least 1"),
+    ("limits.max-message-size=2GiB", "limits.max-message-size is 2GiB, expected at most 1GiB"),
+    ("limits.max-message-size=0", "limits.max-message-size is 0B, expected at least 1KiB"),
+    ("limits.connections=0", "limits.connections is 0, expected at least 1"),
+    ("limits.handles-per-connection=0", "expected at least 1"),
+    ("limits.handshake-timeout=0s", "expected at least 1ms"),
+    ("limits.keep-alive=0s", "expected at least 1ms"),
+    ("limits.pending-requests=0", "expected at least 1"),
+    ("limits.pending-publish=0", "limits.pending-publish is 0B, expected at least 1KiB"),
+    ("limits.pending-output=0", "limits.pending-output is 0B, expected at least 1KiB"),
+    ("limits.admin-body=100G", "limits.admin-body is 100GiB, expected at most 1GiB"),
+    ("limits.admin-connections=0", "expected at least 1"),
+    ("limits.admin-idle=0s", "expected at least 1ms"),
+    ("limits.judging-threads=1000000", "expected at most 1024"),
+    ("limits.drain-timeout=1000years", "expected at most 1year"),
+    ("log.filter=inof", "log.filter is \"inof\", of which \"inof\" has no level; expected a level"),
+    ("log.filter=info,fjall=loud", "of which \"fjall=loud\" has no level"),
+    ("log.filter=", "has no level"),
+    ("log.filter=weir[{=debug", "log.filter is \"weir[{=debug\""),
+    ("log.format=xml", "expected `text` or `json`"),
+    ("extensions.\"demo.A\".deadline=\"0s\"", "extensions.\"demo.A\".deadline is 0s, expected at least"),
+    ("extensions.\"demo.A\".memory=\"1KiB\"", "expected at least 64KiB"),
+    ("extensions.\"demo.A\".memory=\"8GiB\"", "expected at most 4GiB"),
+];
+
+/// Keys of which any value of their type is right, and why.
+const ANY_VALUE: &[(&str, &str)] = &[
+    ("listen.token-file", "a file that cannot be read refuses the start, and one that is missing is made"),
+    ("broker.auto-create-topics", "yes or no"),
+    ("listing.evaluate-patterns", "yes or no"),
+];
+
+#[test]
+fn every_key_refuses_something_or_says_why_not() {
+    for (setting, reason) in REFUSED {
+        refused("", &[setting], &[reason, &format!("--set {setting}")]);
+    }
+    let longest =
+        "broker.withhold-longest-pause is 1m, expected at least broker.withhold-first-pause, which is 2m";
+    refused("", &["broker.withhold-first-pause=2m"], &[longest]);
+    let defaults = toml::Table::try_from(Config::default()).unwrap();
+    for (section, keys) in defaults.iter().filter_map(|(name, value)| Some((name, value.as_table()?))) {
+        for key in keys.keys().map(|key| format!("{section}.{key}")) {
+            let tried = REFUSED.iter().any(|(setting, _)| setting.split('=').next() == Some(&key));
+            let any = ANY_VALUE.iter().any(|(name, _)| *name == key);
+            assert!(tried ^ any, "{key} has neither a check nor a reason why it has none");
+        }
+    }
+}
+
+#[test]
+fn listeners_may_not_meet() {
+    let with = |pulsar: &str, admin: &str| {
+        with_text("", &[], &[&format!("listen.pulsar={pulsar}"), &format!("listen.admin={admin}")]).map(drop)
+    };
+    for (pulsar, admin) in [
+        ("127.0.0.1:7000", "127.0.0.1:7000"),
+        ("0.0.0.0:7000", "127.0.0.1:7000"),
+        ("127.0.0.1:7000", "localhost:7000"),
+        ("127.0.0.1:7000", "[::]:7000"),
+        ("weir.example:7000", "weir.example:7000"),
+    ] {
+        let error = with(pulsar, admin).unwrap_err();
+        assert!(error.contains("which listen.pulsar takes already"), "{pulsar} and {admin}: {error}");
+    }
+    for (pulsar, admin) in [("127.0.0.1:0", "127.0.0.1:0"), ("127.0.0.1:7000", "127.0.0.2:7000")] {
+        with(pulsar, admin).unwrap();
+    }
+}
+
+#[test]
+fn addresses_to_advertise() {
+    for good in ["weir.example", "weir.example:7650", "10.0.0.1", "::1", "[::1]", "[::1]:6650"] {
+        with_text("", &[], &[&format!("listen.advertised={good}")]).unwrap();
+    }
+    for bad in ["pulsar://x", "x/y", "x:0", "x:port", "[::1", "a b", ":6650"] {
+        refused("", &[&format!("listen.advertised={bad}")], &["listen.advertised is", "without a scheme"]);
+    }
+}
+
+#[test]
+fn levels_of_the_log() {
+    for good in ["info", "off", "WARN", "info,fjall=warn", "weir[pulsar{peer=1}]=debug,warn"] {
+        with_text("", &[], &[&format!("log.filter={good}")])
+            .unwrap_or_else(|error| panic!("{good}: {error}"));
+    }
+}
+
+#[test]
+fn bindings_that_cannot_be_used_are_refused() {
+    let one = |text: &str| format!("[[bindings]]\nfilters = ['demo.A']\n{text}\n");
+    let pattern = one("pattern = 'public/default/('");
+    refused(&pattern, &[], &["bindings[0] is refused: pattern \"public/default/(\"", "unclosed group"]);
+    let flights = one("topic = 'flights'\nsubscription = 's'");
+    let full = one("topic = 'persistent://public/default/flights'\nsubscription = 's'");
+    let twice = format!("{flights}{}{full}", one("topic = 'flights'"));
+    refused(&twice, &[], &["host.toml: bindings[2] has the topic and the subscription of bindings[0]"]);
+    let twice = one("pattern = 'a/b/.*'").repeat(2);
+    refused(&twice, &[], &["bindings[1] has the pattern and the subscription of bindings[0]"]);
+    let same = format!("{}{}", one("pattern = 'a/b/.*'"), one("pattern = 'persistent://a/b/.*'"));
+    refused(&same, &[], &["bindings[1] is refused: patterns", "both match the same topics"]);
+    refused(&one("topic = 'flights-partition-1'"), &[], &["bindings[0] is refused", "is one partition"]);
+    refused(
+        &one("topic = 'a'\nsubscription = ''"),
+        &[],
+        &["bindings[0] is refused: a subscription has 1 to"],
+    );
+    let lister = "[[bindings]]\ntopic = 'a'\nfilters = ['weir.PropertyEquality']";
+    refused(lister, &[], &["bindings[0] is refused: weir.PropertyEquality is not a filter"]);
+    let filters = vec!["'demo.A'"; 33].join(",");
+    let many = format!("[[bindings]]\ntopic = 'a'\nfilters = [{filters}]");
+    refused(&many, &[], &["bindings[0] is refused: a binding may name 32 filters"]);
+}
+
+#[test]
+fn all_that_is_wrong_is_told_at_once_and_where_it_was_set() {
+    let text = "[limits]\nconnections = 0\nkeep-alive = '0s'";
+    let error = with_text(text, &[("WEIR_LISTEN_ADMIN", "nowhere")], &["limits.connections=0"]).unwrap_err();
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!(lines.len(), 3, "{error}");
+    assert!(lines[0].starts_with("WEIR_LISTEN_ADMIN: listen.admin is"), "{error}");
+    assert!(lines[1].starts_with("--set limits.connections=0: limits.connections is 0"), "{error}");
+    assert!(lines[2].contains("host.toml: limits.keep-alive is 0s"), "{error}");
 }
 
 #[test]
