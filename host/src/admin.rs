@@ -99,6 +99,7 @@ pub(crate) fn router(admin: Arc<Admin>) -> Router {
         .fallback(no_such_address)
         .method_not_allowed_fallback(no_such_method)
         .layer(DefaultBodyLimit::max(body))
+        .layer(middleware::map_response(errors::in_json))
         .layer(middleware::from_fn(log))
         .with_state(admin)
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
@@ -12,8 +11,7 @@ use weir_broker::{Binding, Target, TopicName};
 use weir_filter::{FilterRef, OnFailure, Origin};
 
 use super::errors::Refusal;
-use super::names::Params;
-use super::topics::from_json;
+use super::names::{Params, Sent, from_json};
 use super::{Admin, Shared};
 
 pub(super) fn routes() -> Router<Arc<Admin>> {
@@ -32,7 +30,7 @@ struct Which {
 /// A binding as it is sent.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Sent {
+struct Written {
     topic: Option<TopicName>,
     pattern: Option<String>,
     subscription: Option<String>,
@@ -47,14 +45,14 @@ async fn list(State(admin): Shared) -> Json<Vec<Binding>> {
 
 /// Sets a binding, or replaces the one of the same target and subscription. In force, and kept, when
 /// this is answered.
-async fn put(State(admin): Shared, body: Bytes) -> Result<StatusCode, Refusal> {
+async fn put(State(admin): Shared, Sent(body): Sent) -> Result<StatusCode, Refusal> {
     let expected = "a binding, as in {\"topic\": \"…\", \"subscription\": \"…\", \"filters\": [\"class\"]}";
-    let sent: Sent = from_json(&body, expected)?;
+    let written: Written = from_json(&body, expected)?;
     let binding = Binding {
-        target: target(sent.topic, sent.pattern)?,
-        subscription: sent.subscription,
-        filters: sent.filters,
-        on_failure: sent.on_failure,
+        target: target(written.topic, written.pattern)?,
+        subscription: written.subscription,
+        filters: written.filters,
+        on_failure: written.on_failure,
         origin: Origin::Rest,
     };
     admin.broker.put_binding(binding).await?;

@@ -1,6 +1,7 @@
 //! What a failure is called over HTTP. All admin answers get their status here.
 
 use axum::Json;
+use axum::body::to_bytes;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -52,6 +53,32 @@ impl IntoResponse for Refusal {
         }
         response
     }
+}
+
+/// Puts what axum itself refuses, in plain text or without a word, into the form of all other refusals.
+pub(super) async fn in_json(response: Response) -> Response {
+    /// What axum says of a refusal is a sentence.
+    const MOST: usize = 4096;
+    let status = response.status();
+    let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
+    if is_json || !(status.is_client_error() || status.is_server_error()) {
+        return response;
+    }
+    let (parts, body) = response.into_parts();
+    // A sentence that cannot be read is one that was not said.
+    let said = to_bytes(body, MOST).await.unwrap_or_default();
+    let reason = match String::from_utf8_lossy(&said).trim() {
+        "" => status.canonical_reason().unwrap_or("refused").to_owned(),
+        said => said.to_owned(),
+    };
+    let mut refusal = Refusal::new(status, reason).into_response();
+    // `Allow`, for instance.
+    for (name, value) in &parts.headers {
+        if name != header::CONTENT_TYPE && name != header::CONTENT_LENGTH {
+            refusal.headers_mut().insert(name, value.clone());
+        }
+    }
+    refusal
 }
 
 /// Source: the statuses that Pulsar's admin resources answer with.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, to_bytes};
 use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::routing::get;
@@ -14,8 +14,7 @@ use tracing::info;
 use weir_extension::{ExtensionInfo, Extensions, RefusedFile, Registered, Source};
 
 use super::errors::Refusal;
-use super::names::{Class, Params};
-use super::topics::from_json;
+use super::names::{Class, Params, Sent, from_json};
 use super::{Admin, Shared};
 
 pub(super) fn routes() -> Router<Arc<Admin>> {
@@ -108,7 +107,11 @@ async fn config(State(admin): Shared, Class(class): Class) -> Result<Json<Value>
     }
 }
 
-async fn set_config(State(admin): Shared, Class(class): Class, body: Bytes) -> Result<StatusCode, Refusal> {
+async fn set_config(
+    State(admin): Shared,
+    Class(class): Class,
+    Sent(body): Sent,
+) -> Result<StatusCode, Refusal> {
     let config: Value = from_json(&body, "a configuration in JSON")?;
     blocking(&admin, move |extensions| extensions.set_config(&class, config)).await??;
     Ok(StatusCode::NO_CONTENT)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Json, Router};
@@ -14,7 +14,7 @@ use weir_extension::{ListRequest, Mode};
 use weir_listing::Query;
 
 use super::errors::Refusal;
-use super::names::{InNamespace, Params};
+use super::names::{InNamespace, One, Params};
 use super::{Admin, Shared};
 
 pub(super) fn routes() -> Router<Arc<Admin>> {
@@ -37,7 +37,7 @@ async fn clusters(State(admin): Shared) -> Json<Vec<String>> {
     Json(vec![admin.config.broker.cluster.clone()])
 }
 
-async fn cluster(State(admin): Shared, Path(cluster): Path<String>) -> Result<Json<Value>, Refusal> {
+async fn cluster(State(admin): Shared, One(cluster): One) -> Result<Json<Value>, Refusal> {
     if cluster != admin.config.broker.cluster {
         return Err(Refusal::not_found("Cluster does not exist"));
     }
@@ -56,7 +56,7 @@ async fn tenants(State(admin): Shared) -> Json<Vec<String>> {
     Json(admin.broker.tenants())
 }
 
-async fn tenant(State(admin): Shared, Path(tenant): Path<String>) -> Result<Json<Value>, Refusal> {
+async fn tenant(State(admin): Shared, One(tenant): One) -> Result<Json<Value>, Refusal> {
     if !admin.broker.tenants().contains(&tenant) {
         return Err(Refusal::not_found("Tenant does not exist"));
     }
@@ -64,24 +64,21 @@ async fn tenant(State(admin): Shared, Path(tenant): Path<String>) -> Result<Json
 }
 
 /// The body names roles and clusters. There are no roles yet, and one cluster, so it is not read.
-async fn create_tenant(State(admin): Shared, Path(tenant): Path<String>) -> Result<StatusCode, Refusal> {
+async fn create_tenant(State(admin): Shared, One(tenant): One) -> Result<StatusCode, Refusal> {
     admin.broker.create_tenant(&tenant).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn update_tenant(State(admin): Shared, path: Path<String>) -> Result<StatusCode, Refusal> {
-    tenant(State(admin), path).await.map(|_| StatusCode::NO_CONTENT)
+async fn update_tenant(State(admin): Shared, one: One) -> Result<StatusCode, Refusal> {
+    tenant(State(admin), one).await.map(|_| StatusCode::NO_CONTENT)
 }
 
-async fn delete_tenant(State(admin): Shared, Path(tenant): Path<String>) -> Result<StatusCode, Refusal> {
+async fn delete_tenant(State(admin): Shared, One(tenant): One) -> Result<StatusCode, Refusal> {
     admin.broker.delete_tenant(&tenant).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn namespaces(
-    State(admin): Shared,
-    Path(tenant): Path<String>,
-) -> Result<Json<Vec<NamespaceName>>, Refusal> {
+async fn namespaces(State(admin): Shared, One(tenant): One) -> Result<Json<Vec<NamespaceName>>, Refusal> {
     Ok(Json(admin.broker.namespaces(&tenant)?))
 }
 

@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, put};
-use axum::{Extension, Json, Router};
+use axum::{Json, Router};
 use serde::Deserialize;
-use weir_broker::{Domain, Start, Topic};
+use weir_broker::{Start, Topic, TopicName};
 
 use super::errors::Refusal;
-use super::names::{Local, Params};
+use super::names::{Named, Params, Segments, Sent};
 use super::{Admin, Shared};
 
 pub(super) fn routes() -> Router<Arc<Admin>> {
@@ -31,26 +30,21 @@ struct DeleteParams {
     force: bool,
 }
 
-async fn list(
-    State(admin): Shared,
-    Extension(domain): Extension<Domain>,
-    local: Local,
-) -> Result<Json<Vec<String>>, Refusal> {
-    Ok(Json(topic(&admin, domain, &local).await?.subscriptions()))
+async fn list(State(admin): Shared, Named(name): Named) -> Result<Json<Vec<String>>, Refusal> {
+    Ok(Json(topic(&admin, &name).await?.subscriptions()))
 }
 
 /// Body: `"earliest"`, or anything else for the end of the topic. Pulsar sends a message id, too; only
 /// its two ends are served.
 async fn create(
     State(admin): Shared,
-    Extension(domain): Extension<Domain>,
-    local: Local,
-    Path(path): Path<Subscription>,
-    body: Bytes,
+    Named(name): Named,
+    Segments(path): Segments<Subscription>,
+    Sent(body): Sent,
 ) -> Result<StatusCode, Refusal> {
     let earliest = body.windows(8).any(|word| word.eq_ignore_ascii_case(b"earliest")) || is_first(&body);
     let start = if earliest { Start::Earliest } else { Start::Latest };
-    topic(&admin, domain, &local).await?.create_subscription(&path.subscription, start).await?;
+    topic(&admin, &name).await?.create_subscription(&path.subscription, start).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -66,15 +60,14 @@ fn is_first(body: &[u8]) -> bool {
 
 async fn delete(
     State(admin): Shared,
-    Extension(domain): Extension<Domain>,
-    local: Local,
-    Path(path): Path<Subscription>,
+    Named(name): Named,
+    Segments(path): Segments<Subscription>,
     Params(params): Params<DeleteParams>,
 ) -> Result<StatusCode, Refusal> {
-    topic(&admin, domain, &local).await?.delete_subscription(&path.subscription, params.force).await?;
+    topic(&admin, &name).await?.delete_subscription(&path.subscription, params.force).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn topic(admin: &Admin, domain: Domain, local: &Local) -> Result<Arc<Topic>, Refusal> {
-    Ok(admin.broker.topic(&local.name(domain)?, false).await?)
+async fn topic(admin: &Admin, name: &TopicName) -> Result<Arc<Topic>, Refusal> {
+    Ok(admin.broker.topic(name, false).await?)
 }

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::routing::get;
 use axum::{Extension, Json, Router};
@@ -16,7 +15,7 @@ use weir_broker::{Domain, TopicInfo, TopicName, TopicStats};
 use weir_extension::{ListRequest, Mode};
 
 use super::errors::Refusal;
-use super::names::{InNamespace, Local, Params};
+use super::names::{In, InNamespace, Named, Params, Segment, Segments, Sent, from_json};
 use super::namespaces::{exists, list};
 use super::{Admin, Shared, properties, subscriptions};
 
@@ -53,7 +52,7 @@ struct ListParams {
 /// Topics that a client with these properties may see; see [`properties::parse`]. Partitions one by one.
 async fn topics(
     State(admin): Shared,
-    Extension(domain): Extension<Domain>,
+    In(domain): In,
     InNamespace(namespace): InNamespace,
     Params(params): Params<ListParams>,
 ) -> Result<Json<Vec<String>>, Refusal> {
@@ -70,11 +69,11 @@ async fn topics(
 /// name can be created and deleted, too.
 async fn partitioned(
     State(admin): Shared,
-    Extension(domain): Extension<Domain>,
+    In(domain): In,
     InNamespace(namespace): InNamespace,
-    local: Local,
+    Segment(topic): Segment,
 ) -> Result<Json<Vec<TopicName>>, Refusal> {
-    if local.topic() != "partitioned" {
+    if topic != "partitioned" {
         let reason = "a topic itself is not shown; ask for its stats, properties or partitions";
         return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, reason));
     }
@@ -84,23 +83,17 @@ async fn partitioned(
 }
 
 /// Body: the properties, as a JSON map; may be empty.
-async fn create(
-    State(admin): Shared,
-    Extension(domain): Extension<Domain>,
-    local: Local,
-    body: Bytes,
-) -> Result<StatusCode, Refusal> {
+async fn create(State(admin): Shared, Named(name): Named, Sent(body): Sent) -> Result<StatusCode, Refusal> {
     let properties = json_or_default(&body, "a map of properties, as in {\"env\": \"prod\"}")?;
-    admin.broker.create_topic(&local.name(domain)?, None, properties).await?;
+    admin.broker.create_topic(&name, None, properties).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Body: the number of partitions; or, to say properties too, an object of both.
 async fn create_partitioned(
     State(admin): Shared,
-    Extension(domain): Extension<Domain>,
-    local: Local,
-    body: Bytes,
+    Named(name): Named,
+    Sent(body): Sent,
 ) -> Result<StatusCode, Refusal> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -118,20 +111,18 @@ async fn create_partitioned(
         Body::Metadata { partitions, properties } => (partitions, properties),
     };
     let partitions = number_of_partitions(partitions, StatusCode::NOT_ACCEPTABLE)?;
-    let name = local.name(domain)?;
     admin.broker.create_topic(&name, Some(partitions), properties.unwrap_or_default()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 async fn update_partitions(
     State(admin): Shared,
-    Extension(domain): Extension<Domain>,
-    local: Local,
-    body: Bytes,
+    Named(name): Named,
+    Sent(body): Sent,
 ) -> Result<StatusCode, Refusal> {
     let partitions = from_json(&body, "a number of partitions")?;
     let partitions = number_of_partitions(partitions, StatusCode::UNPROCESSABLE_ENTITY)?;
-    admin.broker.update_partitions(&local.name(domain)?, partitions).await?;
+    admin.broker.update_partitions(&name, partitions).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -149,11 +140,9 @@ struct MetadataParams {
 
 async fn partitions(
     State(admin): Shared,
-    Extension(domain): Extension<Domain>,
-    local: Local,
+    Named(name): Named,
     Params(params): Params<MetadataParams>,
 ) -> Result<Json<Value>, Refusal> {
-    let name = local.name(domain)?;
     match admin.broker.info(&name.base()) {
         Some(info) if name.partition().is_none() => Ok(Json(json!({
             "partitions": info.partitions.unwrap_or(0),
@@ -177,11 +166,9 @@ struct DeleteParams {
 
 async fn delete(
     State(admin): Shared,
-    Extension(domain): Extension<Domain>,
-    local: Local,
+    Named(name): Named,
     Params(params): Params<DeleteParams>,
 ) -> Result<StatusCode, Refusal> {
-    let name = local.name(domain)?;
     if info(&admin, &name)?.partitions.is_some() {
         return Err(Refusal::conflict(format!("{name} is a partitioned topic; delete it by …/partitions")));
     }
@@ -191,11 +178,9 @@ async fn delete(
 
 async fn delete_partitioned(
     State(admin): Shared,
-    Extension(domain): Extension<Domain>,
-    local: Local,
+    Named(name): Named,
     Params(params): Params<DeleteParams>,
 ) -> Result<StatusCode, Refusal> {
-    let name = local.name(domain)?;
     if info(&admin, &name)?.partitions.is_none() {
         return Err(Refusal::conflict(format!("Topic {name} is not the partitioned topic.")));
     }
@@ -203,12 +188,7 @@ async fn delete_partitioned(
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn stats(
-    State(admin): Shared,
-    Extension(domain): Extension<Domain>,
-    local: Local,
-) -> Result<Json<TopicStats>, Refusal> {
-    let name = local.name(domain)?;
+async fn stats(State(admin): Shared, Named(name): Named) -> Result<Json<TopicStats>, Refusal> {
     if name.partition().is_none() && info(&admin, &name)?.partitions.is_some() {
         return Err(Refusal::not_found(format!(
             "{name} is a partitioned topic; ask for its partitioned-stats"
@@ -218,12 +198,7 @@ async fn stats(
 }
 
 /// What the partitions tell, one by one, and the sums of what can be summed.
-async fn partitioned_stats(
-    State(admin): Shared,
-    Extension(domain): Extension<Domain>,
-    local: Local,
-) -> Result<Json<Value>, Refusal> {
-    let name = local.name(domain)?;
+async fn partitioned_stats(State(admin): Shared, Named(name): Named) -> Result<Json<Value>, Refusal> {
     let info = info(&admin, &name)?;
     let Some(number) = info.partitions else {
         return Err(Refusal::not_found(format!("Topic {name} is not the partitioned topic.")));
@@ -249,25 +224,22 @@ async fn partitioned_stats(
 
 async fn show_properties(
     State(admin): Shared,
-    Extension(domain): Extension<Domain>,
-    local: Local,
+    Named(name): Named,
 ) -> Result<Json<BTreeMap<String, String>>, Refusal> {
-    let name = local.name(domain)?;
     Ok(Json(info(&admin, &name.base())?.properties))
 }
 
 /// Body: a JSON map, merged into what there is. In force for listings when this is answered.
 async fn update_properties(
     State(admin): Shared,
-    Extension(domain): Extension<Domain>,
-    local: Local,
-    body: Bytes,
+    Named(name): Named,
+    Sent(body): Sent,
 ) -> Result<StatusCode, Refusal> {
-    if domain == Domain::NonPersistent {
+    if name.domain() == Domain::NonPersistent {
         return Err(Refusal::new(StatusCode::NOT_ACCEPTABLE, "Need to provide a persistent topic name"));
     }
     let properties = from_json(&body, "a map of properties, as in {\"env\": \"prod\"}")?;
-    admin.broker.update_properties(&local.name(domain)?.base(), properties).await?;
+    admin.broker.update_properties(&name.base(), properties).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -278,11 +250,10 @@ struct KeyParams {
 
 async fn remove_property(
     State(admin): Shared,
-    Extension(domain): Extension<Domain>,
-    local: Local,
+    Named(name): Named,
     Params(params): Params<KeyParams>,
 ) -> Result<StatusCode, Refusal> {
-    admin.broker.remove_property(&local.name(domain)?.base(), &params.key).await?;
+    admin.broker.remove_property(&name.base(), &params.key).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -297,7 +268,7 @@ struct LookupSegments {
 /// Where the topic is served: here, at the address that clients are told.
 async fn lookup(
     State(admin): Shared,
-    Path(segments): Path<LookupSegments>,
+    Segments(segments): Segments<LookupSegments>,
     headers: HeaderMap,
 ) -> Result<Json<Value>, Refusal> {
     let LookupSegments { domain, tenant, namespace, topic } = segments;
@@ -332,12 +303,6 @@ fn info(admin: &Admin, name: &TopicName) -> Result<TopicInfo, Refusal> {
 
 fn not_found(name: &TopicName) -> Refusal {
     Refusal::not_found(format!("Topic {name} not found"))
-}
-
-/// A body of JSON, whatever its content type: `pulsar-admin` has several for the same.
-pub(super) fn from_json<T: DeserializeOwned>(body: &[u8], expected: &str) -> Result<T, Refusal> {
-    serde_json::from_slice(body)
-        .map_err(|error| Refusal::bad_request(format!("the body is not {expected}: {error}")))
 }
 
 fn json_or_default<T: DeserializeOwned + Default>(body: &[u8], expected: &str) -> Result<T, Refusal> {

@@ -22,5 +22,6 @@ mod readers;
 mod readme;
 mod ready;
 mod restart;
+mod refusals;
 mod sizes;
 mod storage;
