@@ -74,13 +74,39 @@ fn for_another_cpu(library: &[u8]) -> Vec<u8> {
     library
 }
 
+/// A filter that takes no configuration without `minutes`, and does nothing else.
+///
+/// # Panics
+/// Never: its text is a component.
+#[must_use]
+pub fn in_need_of_minutes(class: &str) -> Vec<u8> {
+    let description = format!(
+        r#"{{"class":"{class}","kinds":["filter"],"version":"1","contract":"1.0","schema":{{"type":"object","required":["minutes"]}}}}"#
+    );
+    // `describe` gives back where its text lies: first the place and the length of it.
+    let text = description.replace('"', "\\22");
+    let length: String = u32::try_from(description.len())
+        .expect("a description is short")
+        .to_le_bytes()
+        .iter()
+        .map(|byte| format!("\\{byte:02x}"))
+        .collect();
+    let data = format!(r#"(data (i32.const 0) "\10\00\00\00{length}") (data (i32.const 16) "{text}")"#);
+    with_memory(class, "1.0.0", &data, "(i32.const 0)")
+}
+
 /// A component that exports what a filter exports, of a version, and whose `describe` does `body`.
 fn described(class: &str, version: &str, body: &str) -> Vec<u8> {
+    with_memory(class, version, "", body)
+}
+
+fn with_memory(class: &str, version: &str, data: &str, body: &str) -> Vec<u8> {
     component_text(&format!(
         r#"(component
             ;; {class}
             (core module $m
                 (memory (export "memory") 1)
+                {data}
                 (func (export "realloc") (param i32 i32 i32 i32) (result i32) unreachable)
                 (func (export "describe") (result i32) {body})
                 (func (export "call") (param i32 i32) (result i32) unreachable))

@@ -7,7 +7,8 @@
 //! change was checked against is gone by then, it is checked again.
 //!
 //! In `extensions/`: the nouns (`key`), what is kept (`durable`), what a version is (`version`, `schema`),
-//! the table of them (`table`), and the three that change it: `register`, `config`, `withdraw`.
+//! the table of them (`table`), the drop folder (`files`), and the three that change it: `register`, `config`,
+//! `withdraw`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -25,6 +26,7 @@ use tracing::{error, info};
 mod config;
 mod durable;
 mod errors;
+mod files;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod info;
@@ -54,7 +56,7 @@ use key::Checksums;
 use opener::Opener;
 use options::Permits;
 use register::Refused;
-use table::{Entry, Origin, Record, Registration, Table};
+use table::{Entry, LastError, Origin, Record, Registration, State, Table};
 use version::Version;
 
 /// Where an artifact comes from.
@@ -72,6 +74,9 @@ pub enum Source {
         crc32: Option<u32>,
         /// The SHA-256 that the request declares (`X-Weir-Sha256`), in hex; checked if given.
         sha256: Option<String>,
+        /// The configuration of the class from then on, checked with the artifact: both come into force, or
+        /// neither. `None` leaves the one that is set.
+        config: Option<Value>,
         /// Who sent it, for the listing: `PUT from 127.0.0.1:41000`.
         from: String,
     },
@@ -87,6 +92,7 @@ pub struct Extensions {
     /// `None` for a table of built-ins only.
     door: Option<Door>,
     usage: OnceLock<Box<Usage>>,
+    opened_at: SystemTime,
     listeners: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
 }
 
@@ -108,6 +114,8 @@ struct Books {
     files: Files,
     /// Files that were refused, until they change or go. One for each path of the drop folder.
     refused: BTreeMap<PathBuf, Refused>,
+    /// Since when classes are not registered any more that somebody removed.
+    removed: HashMap<ClassName, SystemTime>,
 }
 
 impl Extensions {
@@ -162,6 +170,7 @@ impl Extensions {
             books: Mutex::new(books),
             door,
             usage: OnceLock::new(),
+            opened_at: SystemTime::now(),
             listeners: Mutex::default(),
         }
     }
@@ -262,11 +271,6 @@ impl Extensions {
         self.door.as_ref().map(|door| door.opener.figures()).unwrap_or_default()
     }
 
-    /// The files of the drop folder that are not in force, and why.
-    pub fn refused(&self) -> Vec<RefusedFile> {
-        self.books.lock().refused.values().map(|refused| refused.file.clone()).collect()
-    }
-
     fn entry(&self, class: &ClassName) -> Option<Arc<Entry>> {
         self.table.load().entries.get(&Key::installed(class.clone())).cloned()
     }
@@ -311,7 +315,7 @@ impl Extensions {
     fn note_error(&self, books: &MutexGuard<'_, Books>, class: &ClassName, reason: &str) {
         if let Some(entry) = self.entry(class) {
             let mut entry = Entry::clone(&entry);
-            entry.last_error = Some(reason.to_owned());
+            entry.last_error = Some(LastError { reason: reason.to_owned(), at: SystemTime::now() });
             self.edit(books, |table| table.put(entry));
         }
     }
@@ -326,11 +330,12 @@ impl Extensions {
             Err(reason) => Err(schema::Refusal::whole(reason.clone())),
         };
         let entry = Entry { registration, opened, default, config, last_error: None };
-        let info = entry.info();
-        if info.state == table::IN_FORCE {
-            info!(%class, version = info.version, sha256 = info.sha256, "extension in force again");
-        } else {
-            error!(%class, state = info.state, "extension not in force after the start");
+        let Record { checksums, version, .. } = &entry.registration.in_force;
+        match entry.state() {
+            State::InForce => info!(%class, version, sha256 = checksums.sha256, "extension in force again"),
+            // As before the stop; bindings may bring configurations of their own.
+            state @ State::Unconfigured(_) => info!(%class, version, %state, "extension opened again"),
+            state => error!(%class, version, %state, "extension not in force after the start"),
         }
         let books = self.books.lock();
         if self.entry(&class).is_some_and(|entry| entry.is_built_in()) {

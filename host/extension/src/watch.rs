@@ -67,6 +67,8 @@ struct Folder {
     /// Since when files that something was taken from are missing.
     missing: HashMap<PathBuf, Instant>,
     readable: bool,
+    /// Every file has been looked at once: what is there now and was not is written by somebody.
+    started: bool,
     /// Of the table, when files that wait for something else were last tried.
     generation: u64,
 }
@@ -113,6 +115,7 @@ impl Watcher {
             files: HashMap::new(),
             missing: HashMap::new(),
             readable: true,
+            started: false,
             generation: 0,
         };
         folder.look(Duration::ZERO);
@@ -232,6 +235,7 @@ impl Folder {
         for (path, stamp) in &found {
             self.look_at(path, *stamp, quiet);
         }
+        self.started = true;
         self.look_for_missing(&found, quiet);
         self.retry_waiting();
     }
@@ -253,6 +257,10 @@ impl Folder {
     fn look_at(&mut self, path: &Path, stamp: Stamp, quiet: Duration) {
         let now = Instant::now();
         let fresh = || Seen { stamp, since: now, tried: false, refusals: 0 };
+        let before = self.files.get(path).map(|seen| seen.stamp);
+        if before.map_or(self.started, |before| before != stamp) {
+            self.extensions.file_rewritten(path);
+        }
         let seen = self.files.entry(path.to_owned()).or_insert_with(fresh);
         if seen.stamp != stamp {
             *seen = Seen { refusals: seen.refusals, ..fresh() };

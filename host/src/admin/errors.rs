@@ -142,6 +142,7 @@ impl From<RegisterError> for Refusal {
                 StatusCode::UNSUPPORTED_MEDIA_TYPE
             }
             RegisterError::ChecksumConflict { .. }
+            | RegisterError::ConfigSetByFile { .. }
             | RegisterError::OtherClass { .. }
             | RegisterError::BuiltIn { .. }
             | RegisterError::SourceConflict { .. } => StatusCode::CONFLICT,

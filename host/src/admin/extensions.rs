@@ -41,7 +41,8 @@ async fn show(State(admin): Shared, Class(class): Class) -> Result<Json<Extensio
     }
 }
 
-/// Body: a component. 201 if the class is new, 200 if it replaces a version or nothing has changed.
+/// Body: a component. 201 if the class is new, 200 if it replaces a version or nothing has changed. The header
+/// `X-Weir-Config`, a configuration in JSON, comes into force with it, or neither does.
 ///
 /// Too large a body is refused from the length that it announces, before any of it is read.
 async fn register(
@@ -64,6 +65,14 @@ async fn register(
         })?),
     };
     let sha256 = text(&headers, "x-weir-sha256")?.map(str::to_ascii_lowercase);
+    let config = match headers.get("x-weir-config") {
+        None => None,
+        Some(json) => {
+            Some(from_json::<Value>(json.as_bytes(), "a configuration in JSON").map_err(|refusal| {
+                Refusal::bad_request(refusal.reason.replacen("the body", "the header X-Weir-Config", 1))
+            })?)
+        }
+    };
     let _one_of_few = admin.uploads.acquire().await.map_err(|_never_closed| Refusal::unavailable())?;
     let bytes = to_bytes(body, limit.bytes()).await.map_err(|error| match announced {
         // Nobody announced a length, and reading went on to the limit.
@@ -73,10 +82,10 @@ async fn register(
         ),
         Some(_) => Refusal::bad_request(format!("the artifact could not be read: {error}")),
     })?;
-    let source = Source::Upload { class, bytes, crc32, sha256, from: format!("PUT from {peer}") };
+    let source = Source::Upload { class, bytes, crc32, sha256, config, from: format!("PUT from {peer}") };
     let registered = blocking(&admin, move |extensions| extensions.register(source)).await??;
     info!(class = %registered.class, crc32 = registered.crc32, %peer,
-        unchanged = registered.unchanged, "registered by REST");
+        unchanged = registered.unchanged, configured = registered.configured, "registered by REST");
     let status = match registered.unchanged || registered.replaced {
         true => StatusCode::OK,
         false => StatusCode::CREATED,

@@ -1,13 +1,12 @@
 //! `weir extension`.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use clap::Subcommand;
 use serde_json::Value;
 use weir_client::admin::model;
-use weir_extension::{Extensions, Form, Inspection, Limits, Options};
+use weir_extension::{Extensions, Inspection, Limits, Options};
 
 use super::output::{self, Table};
 use super::{Format, Global, on_runtime};
@@ -24,19 +23,30 @@ pub(super) enum Extension {
         class: String,
     },
     /// Register a component with the running weir, in place of the version it has.
-    #[command(after_help = "Example:\n  weir extension register target/guests/demo_late_flights.wasm")]
+    #[command(
+        after_help = "Example:\n  weir extension register plugins/late-flights.wasm --config '{\"minutes\": 30}'"
+    )]
     Register {
         /// The component. Native libraries are taken from the plug-in folder only.
         file: PathBuf,
         /// The class that it is registered as; by default the one that it declares.
         #[arg(long)]
         class: Option<String>,
-        /// A JSON file with its configuration, which is set after it is registered.
-        #[arg(long, value_name = "FILE")]
-        config: Option<PathBuf>,
+        /// Its configuration: JSON, or a file that holds it. Both come into force, or neither does.
+        #[arg(long, value_name = "FILE|JSON")]
+        config: Option<String>,
+    },
+    /// Configure a registered extension: checked against the schema that it declares, in force at once.
+    #[command(after_help = "Example:\n  weir extension configure demo.LateFlights '{\"minutes\": 30}'")]
+    Configure {
+        /// The class name.
+        class: String,
+        /// The configuration: JSON, or a file that holds it.
+        #[arg(value_name = "FILE|JSON")]
+        config: String,
     },
     /// Say what an artifact is, without registering it. Loads it here: only inspect what you trust.
-    #[command(after_help = "Example:\n  weir extension inspect plugins/demo_late_flights.so")]
+    #[command(after_help = "Example:\n  weir extension inspect plugins/late-flights.wasm")]
     Inspect {
         /// The artifact: a component or a native library.
         file: PathBuf,
@@ -69,7 +79,14 @@ impl Extension {
                         .to_string(),
                 };
                 let config = config.as_deref().map(read_config).transpose()?;
-                on_runtime(register(global, &class, bytes, config))
+                on_runtime(register(global, &class, bytes, config.as_ref()))
+            }
+            Self::Configure { class, config } => {
+                let config = read_config(&config)?;
+                on_runtime(async {
+                    global.admin()?.set_extension_config(&class, &config).await?;
+                    done(global.output, &format!("{class} is configured"))
+                })
             }
             Self::Remove { class, force } => on_runtime(async {
                 global.admin()?.remove_extension(&class, force).await?;
@@ -85,7 +102,7 @@ fn inspect(file: &Path) -> anyhow::Result<Inspection> {
     let inspected = || {
         let extensions = Extensions::open(Options::new(folder.clone(), Limits::default()), Vec::new())
             .with_context(|| format!("{} cannot be used", folder.display()))?;
-        Ok(extensions.inspect(file)?)
+        extensions.inspect(file).with_context(|| file.display().to_string())
     };
     let inspection = inspected();
     // A folder that stays behind holds a copy of what was inspected, and nothing else.
@@ -93,9 +110,13 @@ fn inspect(file: &Path) -> anyhow::Result<Inspection> {
     inspection
 }
 
-fn read_config(file: &Path) -> anyhow::Result<Value> {
-    let text = std::fs::read(file).with_context(|| format!("{} cannot be read", file.display()))?;
-    serde_json::from_slice(&text).with_context(|| format!("{} is not JSON", file.display()))
+/// What begins as an object of JSON is one; everything else names a file.
+fn read_config(given: &str) -> anyhow::Result<Value> {
+    if given.trim_start().starts_with('{') {
+        return serde_json::from_str(given).context("the configuration is not JSON");
+    }
+    let text = std::fs::read(given).with_context(|| format!("{given} cannot be read"))?;
+    serde_json::from_slice(&text).with_context(|| format!("{given} is not JSON"))
 }
 
 async fn list(global: &Global) -> anyhow::Result<()> {
@@ -118,15 +139,30 @@ async fn list(global: &Global) -> anyhow::Result<()> {
         ]);
     }
     table.print();
+    for model::Extension { class, .. } in extensions.iter().filter(|extension| extension.is_unconfigured()) {
+        output::line(&format!(
+            "\n{class} waits for a configuration: weir extension configure {class} '{{…}}', \
+             or bindings bring one each"
+        ));
+    }
     for extension in &extensions {
-        if let Some(error) = &extension.last_error {
-            output::line(&format!("\n{}: last refusal: {error}", extension.class));
+        if let Some(refusal) = last_refusal(extension) {
+            output::line(&format!("\n{}: last refusal: {refusal}", extension.class));
         }
     }
-    for file in &refused {
-        output::line(&format!("\nrefused: {}: {}", file.path, file.reason));
+    for model::RefusedFile { path, reason, since, .. } in &refused {
+        output::line(&format!("\nnot in force: {path} (since {}): {reason}", output::moment(*since)));
     }
     Ok(())
+}
+
+/// What was refused last, and when.
+fn last_refusal(extension: &model::Extension) -> Option<String> {
+    let error = extension.last_error.as_ref()?;
+    Some(match extension.last_error_at {
+        Some(at) => format!("{}: {error}", output::moment(at)),
+        None => error.clone(),
+    })
 }
 
 async fn show(global: &Global, class: &str) -> anyhow::Result<()> {
@@ -134,21 +170,19 @@ async fn show(global: &Global, class: &str) -> anyhow::Result<()> {
     if global.output == Format::Json {
         return output::json(&extension);
     }
-    let model::Extension {
-        kinds, form, version, state, since, source, crc32, sha256, last_error, other, ..
-    } = extension;
-    let since = UNIX_EPOCH + Duration::from_millis(since);
+    let last_refusal = last_refusal(&extension);
+    let model::Extension { kinds, form, version, state, since, source, crc32, sha256, other, .. } = extension;
     let mut table = Table::new(&["", class]);
     for (name, value) in [
         ("kind", kinds.join(", ")),
         ("form", form),
         ("version", version),
         ("state", state),
-        ("since", humantime::format_rfc3339_seconds(since).to_string()),
+        ("since", output::moment(since)),
         ("source", source),
         ("crc32", or_dash(&crc32)),
         ("sha256", or_dash(&sha256)),
-        ("last refusal", last_error.unwrap_or_else(|| "-".into())),
+        ("last refusal", last_refusal.unwrap_or_else(|| "-".into())),
     ] {
         table.row([name.to_owned(), value]);
     }
@@ -172,16 +206,18 @@ fn rows_of(name: &str, value: &Value, table: &mut Table) {
     }
 }
 
-async fn register(global: &Global, class: &str, bytes: Vec<u8>, config: Option<Value>) -> anyhow::Result<()> {
-    let admin = global.admin()?;
-    let registered = admin.register(class, bytes.into()).await?;
-    if let Some(config) = config {
-        admin.set_extension_config(class, &config).await?;
-    }
+async fn register(
+    global: &Global,
+    class: &str,
+    bytes: Vec<u8>,
+    config: Option<&Value>,
+) -> anyhow::Result<()> {
+    let registered = global.admin()?.register(class, bytes.into(), config).await?;
     if global.output == Format::Json {
         return output::json(&registered);
     }
     let what = match (registered.unchanged, registered.replaced) {
+        (true, _) if registered.configured => "was in force already, and is configured now",
         (true, _) => "was in force already: nothing has changed",
         (false, true) => "is in force, in place of the version before",
         (false, false) => "is in force",
@@ -198,7 +234,7 @@ fn print_inspection(inspection: &Inspection, format: Format) -> anyhow::Result<(
     let kinds: Vec<&str> = inspection.kinds.iter().map(|kind| kind.as_str()).collect();
     for (name, value) in [
         ("kind", kinds.join(", ")),
-        ("form", form(inspection.form)),
+        ("form", inspection.form.as_str().to_owned()),
         ("version", inspection.version.clone()),
         ("contract", inspection.contract.clone()),
         ("crc32", inspection.crc32.clone()),
@@ -218,14 +254,6 @@ pub(super) fn done(format: Format, text: &str) -> anyhow::Result<()> {
         output::line(text);
     }
     Ok(())
-}
-
-fn form(form: Form) -> String {
-    match form {
-        Form::Native => "native".into(),
-        Form::Component => "component".into(),
-        Form::BuiltIn => "built-in".into(),
-    }
 }
 
 fn or_dash(text: &str) -> String {

@@ -1,6 +1,7 @@
 //! What is printed: tables, JSON, errors. Nothing else in weir writes to standard output.
 
 use std::io::Write as _;
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde::Serialize;
 use weir_client::AdminError;
@@ -59,7 +60,12 @@ fn in_words(error: &anyhow::Error) -> String {
     if advice.is_empty() { text } else { format!("{text}\n{advice}") }
 }
 
-/// Rows under headings, in columns as wide as what is in them.
+/// A moment as people read it; it comes in milliseconds since 1970.
+pub(super) fn moment(millis: u64) -> String {
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(millis)).to_string()
+}
+
+/// Rows under headings, in columns as wide as what is in them; numbers stand on the right.
 pub(super) struct Table {
     rows: Vec<Vec<String>>,
 }

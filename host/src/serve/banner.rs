@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use weir_extension::{ExtensionInfo, Form, RefusedFile};
+use weir_extension::{ExtensionInfo, RefusedFile};
 
 use crate::cli::output;
 use crate::token::Token;
@@ -59,7 +59,7 @@ fn render(facts: &Facts<'_>) -> String {
         line(format_args!("  … and {} more: weir extension list", facts.extensions.len() - MOST_SHOWN));
     }
     for file in facts.refused.iter().take(MOST_SHOWN) {
-        line(format_args!("  refused: {}: {}", file.path.display(), file.reason));
+        line(format_args!("  not in force: {}: {}", file.path.display(), file.reason));
     }
     line(format_args!(""));
     line(format_args!("try next"));
@@ -76,11 +76,7 @@ fn rows(extensions: &[ExtensionInfo]) -> Vec<String> {
     shown
         .iter()
         .map(|e| {
-            let form = match e.form {
-                Form::Native => "native",
-                Form::Component => "component",
-                Form::BuiltIn => "built-in",
-            };
+            let form = e.form.as_str();
             format!("{:width$}  {form:9}  {:8}  {}", e.class.as_str(), e.version, e.state)
         })
         .collect()

@@ -175,6 +175,45 @@ fn a_restart_does_not_undo_an_upload() {
 }
 
 #[test]
+fn a_removed_class_comes_back_when_its_file_is_copied_in_again() {
+    let Some(odd) = artifacts::read("odd", Form::Component) else { return };
+    let weir = home().start();
+    weir.home().drop_file("swap.wasm", &odd);
+    weir.wait_in_force(CLASS, &odd);
+    let removed = weir.command(&["extension", "remove", CLASS]);
+    assert_eq!(removed.status.code(), Some(0), "{removed:?}");
+    let weir = weir.kill().start();
+    assert_eq!(weir.in_force(CLASS), None, "a restart does not undo a removal");
+    let listed = weir.command(&["extension", "list"]);
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let line = listed.lines().find(|line| line.starts_with("not in force: ")).expect("the file is listed");
+    assert!(
+        line.contains("swap.wasm") && line.contains("demo.Swap was removed; write the file anew"),
+        "{line}"
+    );
+    fs::write(weir.home().plugins().join("swap.wasm"), &odd).unwrap();
+    weir.wait_in_force(CLASS, &odd);
+    assert_eq!(weir.get("/weir/v1/refused"), serde_json::json!([]));
+}
+
+#[test]
+fn an_extension_that_waits_for_a_configuration_is_no_error() {
+    let needy = artifacts::in_need_of_minutes("demo.Needy");
+    let weir = home().start();
+    weir.home().drop_file("needy.wasm", &needy);
+    weir.wait_in_force("demo.Needy", &needy);
+    let weir = weir.kill().start();
+    let state = weir.extension("demo.Needy").unwrap()["state"].as_str().unwrap().to_owned();
+    assert_eq!(state, "waits for a configuration: \"minutes\" is a required property");
+    let log = weir.log().join("\n");
+    assert!(log.contains("extension opened again") && log.contains("waits for a configuration"), "{log}");
+    assert!(!log.contains("ERROR"), "nobody has to act: {log}");
+    let listed = weir.command(&["extension", "list"]);
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.contains("weir extension configure demo.Needy"), "it says what to do: {listed}");
+}
+
+#[test]
 fn a_second_file_of_a_class_in_force_is_refused_and_named() {
     let (Some(odd), Some(even)) =
         (artifacts::read("odd", Form::Component), artifacts::read("even", Form::Component))

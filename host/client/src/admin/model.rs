@@ -30,9 +30,18 @@ pub struct Extension {
     pub since: u64,
     /// The last refusal of an artifact or configuration for this class.
     pub last_error: Option<String>,
+    /// When that was, in milliseconds since 1970.
+    pub last_error_at: Option<u64>,
     /// What else the server says.
     #[serde(flatten)]
     pub other: Map<String, Value>,
+}
+
+impl Extension {
+    /// Whether it is there and needs a configuration that nobody has set.
+    pub fn is_unconfigured(&self) -> bool {
+        self.state.starts_with("waits for a configuration")
+    }
 }
 
 /// What a registration did.
@@ -49,6 +58,8 @@ pub struct Registered {
     pub unchanged: bool,
     /// It has replaced a version before it.
     pub replaced: bool,
+    /// A configuration came with it and is in force.
+    pub configured: bool,
 }
 
 /// A file of the drop folder that is not in force.
@@ -59,6 +70,8 @@ pub struct RefusedFile {
     pub path: String,
     /// Why it is not in force.
     pub reason: String,
+    /// Since when, in milliseconds since 1970.
+    pub since: u64,
     /// What else the server says.
     #[serde(flatten)]
     pub other: Map<String, Value>,

@@ -43,15 +43,24 @@ impl Admin {
         self.answer(self.call(Method::GET, &["weir", "v1", "refused"], &[])).await
     }
 
-    /// Registers a component. Returns when it is in force.
+    /// Registers a component, and the configuration that is to go with it: both or neither. Returns when it
+    /// is in force.
     ///
     /// # Errors
     /// 401: a token is needed; 409, 413, 415, 422: it is refused, and the one in force stays. See
     /// [`AdminError`].
-    pub async fn register(&self, class: &str, artifact: Bytes) -> Result<Registered, AdminError> {
+    pub async fn register(
+        &self,
+        class: &str,
+        artifact: Bytes,
+        config: Option<&Value>,
+    ) -> Result<Registered, AdminError> {
         let mut call = self.call(Method::PUT, &extension(class), &[]);
         call.timeout = REGISTER_TIMEOUT;
         call.headers.push(("Content-Type", "application/wasm".to_owned()));
+        if let Some(config) = config {
+            call.headers.push(("X-Weir-Config", ascii(config)));
+        }
         call.body = Some(artifact);
         self.answer(call).await
     }
@@ -119,6 +128,21 @@ impl Admin {
             named.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))).collect();
         self.done(self.call(Method::DELETE, &["weir", "v1", "bindings"], &query)).await
     }
+}
+
+/// JSON that may stand in a header: what is not ASCII can only be in texts, where JSON has an escape for it.
+fn ascii(json: &Value) -> String {
+    let mut text = String::new();
+    for c in json.to_string().chars() {
+        if c.is_ascii() && c != '\x7f' {
+            text.push(c);
+        } else {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                text.push_str(&format!("\\u{unit:04x}"));
+            }
+        }
+    }
+    text
 }
 
 fn extension(class: &str) -> [&str; 4] {

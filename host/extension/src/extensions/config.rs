@@ -46,9 +46,13 @@ impl Extensions {
         self.change_config(class, None)
     }
 
-    fn change_config(&self, class: &ClassName, config: Option<Arc<Value>>) -> Result<(), ConfigError> {
+    pub(super) fn change_config(
+        &self,
+        class: &ClassName,
+        config: Option<Arc<Value>>,
+    ) -> Result<(), ConfigError> {
         if self.set_by_file(class) {
-            return Err(ConfigError::SetByFile { key: format!("extensions.{:?}.config", class.as_str()) });
+            return Err(ConfigError::SetByFile { key: config_key(class) });
         }
         loop {
             let entry = self.entry(class).ok_or_else(|| ConfigError::Missing { class: class.clone() })?;
@@ -94,7 +98,12 @@ impl Extensions {
         error
     }
 
-    fn set_by_file(&self, class: &ClassName) -> bool {
+    pub(super) fn set_by_file(&self, class: &ClassName) -> bool {
         self.door.as_ref().is_some_and(|door| door.options.config_of(class).is_some())
     }
+}
+
+/// The key under which the configuration file configures a class.
+pub(super) fn config_key(class: &ClassName) -> String {
+    format!("extensions.{:?}.config", class.as_str())
 }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! artifacts/<sha256>             the bytes, as they came
-//! registrations/<name>.json      one for each key: the version in force and those kept before it
+//! registrations/<name>.json      one for each key: the version in force and those kept before it; between two
+//!                                writes also the configuration that came with it
 //! configs/<name>.json            one for each class whose configuration was set by REST
 //! files.json                     the drop folder: path to the digest last taken from it
 //! ```
@@ -21,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tempfile::NamedTempFile;
-use tracing::warn;
+use tracing::{error, warn};
 
 use super::key::{ClassName, Key, hex};
 use super::table::Registration;
@@ -61,6 +62,16 @@ struct Formatted<T> {
     value: T,
 }
 
+/// A registration, and the configuration that came with it as long as that is not in its own file: a crash
+/// between the two writes is made good at the next start.
+#[derive(Serialize, Deserialize)]
+struct StoredRegistration {
+    #[serde(flatten)]
+    registration: Registration,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    config: Option<Value>,
+}
+
 #[derive(Serialize, Deserialize)]
 struct StoredConfig {
     class: ClassName,
@@ -95,7 +106,9 @@ impl Store {
         for folder in [&store.artifacts, &store.registrations, &store.configs] {
             fs::create_dir_all(folder)?;
         }
-        let registrations: Vec<Registration> = read_all(&store.registrations)?;
+        let registrations: Vec<StoredRegistration> = read_all(&store.registrations)?;
+        let registrations: Vec<Registration> =
+            registrations.into_iter().map(|stored| store.made_good(stored)).collect::<io::Result<_>>()?;
         let configs: Vec<StoredConfig> = read_all(&store.configs)?;
         let files = match read::<StoredFiles>(&store.files_path()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Files::new(),
@@ -144,6 +157,45 @@ impl Store {
 
     pub(super) fn write_registration(&self, registration: &Registration) -> io::Result<()> {
         self.write(&self.registration_path(&registration.key), registration)
+    }
+
+    /// Writes a registration and the configuration that came with it. Both are kept, or neither.
+    pub(super) fn write_configured(
+        &self,
+        before: Option<&Registration>,
+        config_before: Option<&Value>,
+        registration: &Registration,
+        config: &Value,
+    ) -> io::Result<()> {
+        let (registration, config) = (registration.clone(), Some(config.clone()));
+        let (key, class) = (registration.key.clone(), registration.key.class.clone());
+        let stored = StoredRegistration { registration, config };
+        let written = self.write(&self.registration_path(&key), &stored);
+        let Err(error) = written.and_then(|()| self.made_good(stored)) else { return Ok(()) };
+        let put_back = match before {
+            Some(before) => self.write_registration(before),
+            None => self.remove_registration(&key),
+        };
+        let put_back = put_back.and_then(|()| match config_before {
+            Some(config) => self.write_config(&class, config),
+            None => self.remove_config(&class),
+        });
+        if let Err(error) = put_back {
+            error!(%class, %error, "what was registered is in force; the next start finds what was refused");
+        }
+        Err(error)
+    }
+
+    /// Gives the configuration that came with a registration its own file.
+    fn made_good(
+        &self,
+        StoredRegistration { registration, config }: StoredRegistration,
+    ) -> io::Result<Registration> {
+        if let Some(config) = config {
+            self.write_config(&registration.key.class, &config)?;
+            self.write_registration(&registration)?;
+        }
+        Ok(registration)
     }
 
     pub(super) fn remove_registration(&self, key: &Key) -> io::Result<()> {

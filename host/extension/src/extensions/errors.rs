@@ -74,14 +74,12 @@ pub enum RegisterError {
         found: ClassName,
     },
     /// Another file of the drop folder already brings this class.
-    #[error("{} brings class {class}, which {} brings already; remove one of the two", second.display(), first.display())]
+    #[error("it brings class {class}, which {} brings already; remove one of the two", first.display())]
     SourceConflict {
         /// The class.
         class: ClassName,
         /// The file that brought it first.
         first: PathBuf,
-        /// The file that is refused.
-        second: PathBuf,
     },
     /// The class is in use as something that this artifact does not do.
     #[error("{class} is in use as a {wanted}, the artifact is a {}", kinds_in_words(found))]
@@ -104,12 +102,13 @@ pub enum RegisterError {
         reason: String,
     },
     /// The file cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
+    #[error("the file cannot be read: {0}")]
+    Read(#[source] io::Error),
+    /// The configuration file sets the configuration that came with it.
+    #[error("{key} is set in the configuration file and cannot be changed here")]
+    ConfigSetByFile {
+        /// The key of the file: `extensions."demo.LateFlights".config`.
+        key: String,
     },
     /// It could not be kept on disk.
     #[error("cannot keep the registration: {0}")]

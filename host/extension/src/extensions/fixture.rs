@@ -230,6 +230,20 @@ impl Bench {
         self.extensions.register(upload(class, bytes))
     }
 
+    /// An upload with the configuration that is to go with it.
+    pub(crate) fn upload_with(
+        &self,
+        class: &str,
+        bytes: &[u8],
+        with: Value,
+    ) -> Result<Registered, RegisterError> {
+        let mut source = upload(class, bytes);
+        if let Source::Upload { config, .. } = &mut source {
+            *config = Some(with);
+        }
+        self.extensions.register(source)
+    }
+
     /// The version in force, asked of the listing and of an instance: they must agree.
     pub(crate) fn in_force(&self, class: &str) -> Option<String> {
         in_force(&self.extensions, class)
@@ -255,6 +269,7 @@ pub(crate) fn upload(name: &str, bytes: &[u8]) -> Source {
         bytes: bytes.to_vec().into(),
         crc32: None,
         sha256: None,
+        config: None,
         from: "PUT from a test".into(),
     }
 }

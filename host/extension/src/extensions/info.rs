@@ -23,6 +23,8 @@ pub struct Registered {
     pub unchanged: bool,
     /// A version was in force before and has been replaced.
     pub replaced: bool,
+    /// A configuration came with it and is in force.
+    pub configured: bool,
 }
 
 /// One entry of the table.
@@ -52,13 +54,16 @@ pub struct ExtensionInfo {
     pub code_note: Option<String>,
     /// The file or address that it came from.
     pub source: String,
-    /// `in-force`, or what keeps it from being called.
+    /// `in-force`, or what keeps it from being called: `waits for a configuration: …` for instance.
     pub state: String,
     /// When it came into force, in milliseconds since 1970.
     #[serde(with = "millis")]
     pub since: SystemTime,
     /// The last refusal of an artifact or configuration for this class, if it came after that.
     pub last_error: Option<String>,
+    /// When that was, in milliseconds since 1970.
+    #[serde(default, with = "millis::option")]
+    pub last_error_at: Option<SystemTime>,
     /// How many versions before this one are kept.
     pub versions_kept: usize,
     /// What this version has done since it was loaded.

@@ -123,6 +123,17 @@ pub enum Form {
     BuiltIn,
 }
 
+impl Form {
+    /// The word for people: `native`, `component` or `built-in`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Component => "component",
+            Self::BuiltIn => "built-in",
+        }
+    }
+}
+
 /// What tells one artifact from another. The CRC32 says whether a registration has changed, the SHA-256
 /// is the artifact's identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

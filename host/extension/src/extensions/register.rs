@@ -13,10 +13,12 @@ use std::time::SystemTime;
 
 use parking_lot::MutexGuard;
 use rustix::fs::OFlags;
+use serde_json::Value;
 use tracing::{info, warn};
 
+use super::config::config_key;
 use super::durable::Taken;
-use super::errors::RegisterError;
+use super::errors::{ConfigError, RegisterError};
 use super::info::{Inspection, RefusedFile, Registered};
 use super::key::{Checksums, ClassName, Form, Key};
 use super::table::{Entry, Origin, Record, Registration};
@@ -40,6 +42,8 @@ struct Arrival<'a> {
     origin: Origin,
     /// The class that the request named.
     declared: Option<ClassName>,
+    /// The configuration that came along.
+    config: Option<Arc<Value>>,
 }
 
 /// A refusal, and the class that it concerns as far as that is known.
@@ -63,10 +67,14 @@ impl Extensions {
         };
         match source {
             Source::File(path) => self.register_file(door, &path),
-            Source::Upload { class, bytes, crc32, sha256, from } => {
+            Source::Upload { class, bytes, crc32, sha256, config, from } => {
                 let result = door.measure(&bytes, crc32, sha256.as_deref()).and_then(|checksums| {
                     let origin = Origin::Upload(from);
-                    let arrival = Arrival { bytes: &bytes, checksums, origin, declared: Some(class.clone()) };
+                    let (declared, config) = (Some(class.clone()), config.map(Arc::new));
+                    if config.is_some() && self.set_by_file(&class) {
+                        return Err(RegisterError::ConfigSetByFile { key: config_key(&class) });
+                    }
+                    let arrival = Arrival { bytes: &bytes, checksums, origin, declared, config };
                     self.admit(door, &arrival).map_err(|failure| failure.error)
                 });
                 let books = self.books.lock();
@@ -145,29 +153,32 @@ impl Extensions {
             && taken.sha256 == checksums.sha256
             && !self.waits_for(&taken.class, &checksums)
         {
+            if self.entry(&taken.class).is_none() {
+                info!(path = %path.display(), class = %taken.class, "file not taken: its class was removed");
+            }
             return Ok(checksums.registered(taken.class.clone(), true, false));
         }
         let origin = Origin::File(path.to_owned());
-        self.admit(door, &Arrival { bytes: &bytes, checksums, origin, declared: None })
+        self.admit(door, &Arrival { bytes: &bytes, checksums, origin, declared: None, config: None })
     }
 
     /// From measured bytes to the swap.
     fn admit(&self, door: &Door, arrival: &Arrival<'_>) -> Result<Registered, Failure> {
-        let Arrival { bytes, checksums, origin, declared } = arrival;
+        let Arrival { bytes, checksums, origin, declared, config } = arrival;
         let expected = declared.clone().or_else(|| self.expected_of(origin));
         let failed = |error| Failure { class: expected.clone(), error };
         let form = door.form(bytes, origin).map_err(failed)?;
         if let Some(class) = declared
             && let Some(registered) = self.unchanged(class, checksums).map_err(failed)?
         {
-            return Ok(registered);
+            return self.configure_unchanged(registered, config.as_ref()).map_err(failed);
         }
         let permit = door.loads.take();
         // An equal artifact may have come into force while we waited for our turn.
         if let Some(class) = declared
             && let Some(registered) = self.unchanged(class, checksums).map_err(failed)?
         {
-            return Ok(registered);
+            return self.configure_unchanged(registered, config.as_ref()).map_err(failed);
         }
         let version = door.open(bytes, checksums, form, origin, expected.as_ref()).map_err(failed)?;
         drop(permit);
@@ -202,11 +213,12 @@ impl Extensions {
         }
         let staged = door.store.stage(&checksums.sha256, bytes).map_err(RegisterError::Store)?;
         for _ in 0..MAX_ATTEMPTS {
-            let config = self.books.lock().configs.get(class).cloned();
+            let set = self.books.lock().configs.get(class).cloned();
+            let config = arrival.config.clone().or_else(|| set.clone());
             let default = self.check_configurations(class, version, config.as_deref())?;
 
             let mut books = self.books.lock();
-            if books.configs.get(class) != config.as_ref() {
+            if books.configs.get(class) != set.as_ref() {
                 continue;
             }
             self.check_source(&books, class, origin)?;
@@ -215,7 +227,8 @@ impl Extensions {
             if let Some(registered) = self.unchanged(class, checksums)? {
                 self.note_taken(door, &mut books, &registered, origin);
                 self.note_moved(door, &books, before, origin)?;
-                return Ok(registered);
+                drop(books);
+                return self.configure_unchanged(registered, arrival.config.as_ref());
             }
             let record = Record {
                 checksums: checksums.clone(),
@@ -231,8 +244,18 @@ impl Extensions {
             });
             let registration = Registration { key: key.clone(), in_force: record, kept };
             door.store.keep(staged).map_err(RegisterError::Store)?;
-            door.store.write_registration(&registration).map_err(RegisterError::Store)?;
-            let registered = checksums.registered(class.clone(), false, before.is_some());
+            if let Some(config) = &arrival.config {
+                let before = before.map(|before| &before.registration);
+                let kept = door.store.write_configured(before, set.as_deref(), &registration, config);
+                kept.map_err(RegisterError::Store)?;
+                books.configs.insert(class.clone(), Arc::clone(config));
+            } else {
+                door.store.write_registration(&registration).map_err(RegisterError::Store)?;
+            }
+            books.removed.remove(class);
+            let configured = arrival.config.is_some();
+            let registered =
+                Registered { configured, ..checksums.registered(class.clone(), false, before.is_some()) };
             self.note_taken(door, &mut books, &registered, origin);
             let stale = before.map(|before| before.registration.artifacts()).unwrap_or_default();
             let opened = Ok(Arc::clone(version));
@@ -244,13 +267,33 @@ impl Extensions {
         Err(RegisterError::Refused(format!("the configuration of {class} changes faster than it is checked")))
     }
 
+    /// Of bytes that are in force already: what is left to do is to take the configuration that came along.
+    fn configure_unchanged(
+        &self,
+        registered: Registered,
+        config: Option<&Arc<Value>>,
+    ) -> Result<Registered, RegisterError> {
+        let Some(config) = config else { return Ok(registered) };
+        let class = &registered.class;
+        self.change_config(class, Some(Arc::clone(config))).map_err(|error| match error {
+            ConfigError::Refused { class, path, reason } => {
+                RegisterError::ConfigRefused { class, path, reason }
+            }
+            ConfigError::SetByFile { key } => RegisterError::ConfigSetByFile { key },
+            ConfigError::Store(error) => RegisterError::Store(error),
+            // Removed by somebody else at this very moment.
+            ConfigError::Missing { .. } => RegisterError::Refused(error.to_string()),
+        })?;
+        Ok(Registered { configured: true, ..registered })
+    }
+
     /// The configurations that this version must take: that of its class, and those that callers of the
     /// version in force use now.
     fn check_configurations(
         &self,
         class: &ClassName,
         version: &Version,
-        config: Option<&serde_json::Value>,
+        config: Option<&Value>,
     ) -> Result<Result<Arc<super::Configured>, super::schema::Refusal>, RegisterError> {
         let refused = |refusal: super::schema::Refusal| RegisterError::ConfigRefused {
             class: class.clone(),
@@ -264,11 +307,14 @@ impl Extensions {
             Err(refusal) if config.is_some() => return Err(refused(refusal.clone())),
             _ => {}
         }
-        let in_use = self.entry(class).and_then(|entry| entry.opened.clone().ok());
-        for config in in_use.iter().flat_map(|before| before.configurations_in_use()) {
-            // The old default is no longer wanted if another has been set since.
-            if config != no_config() || default.is_ok() {
-                version.configured(&config).map_err(refused)?;
+        let before = self.entry(class);
+        // What callers were given for want of one of their own is replaced together with the version.
+        let replaced =
+            before.as_ref().map(|entry| entry.config.as_deref().cloned().unwrap_or_else(no_config));
+        let in_use = before.as_ref().and_then(|entry| entry.opened.as_ref().ok());
+        for used in in_use.into_iter().flat_map(|version| version.configurations_in_use()) {
+            if Some(&used) != replaced.as_ref() {
+                version.configured(&used).map_err(refused)?;
             }
         }
         Ok(default)
@@ -293,11 +339,9 @@ impl Extensions {
         let other =
             |(first, taken): &(&PathBuf, &Taken)| *first != second && taken.class == *class && first.exists();
         match books.files.iter().find(other) {
-            Some((first, _)) => Err(RegisterError::SourceConflict {
-                class: class.clone(),
-                first: first.clone(),
-                second: second.clone(),
-            }),
+            Some((first, _)) => {
+                Err(RegisterError::SourceConflict { class: class.clone(), first: first.clone() })
+            }
             None => Ok(()),
         }
     }
@@ -477,7 +521,7 @@ fn depends(error: &RegisterError) -> bool {
             | RegisterError::WrongKind { .. }
             | RegisterError::ConfigRefused { .. }
             | RegisterError::ChecksumConflict { .. }
-            | RegisterError::Read { .. }
+            | RegisterError::Read(_)
             | RegisterError::Store(_)
     )
 }
@@ -490,6 +534,7 @@ impl Checksums {
             sha256: self.sha256.clone(),
             unchanged,
             replaced,
+            configured: false,
         }
     }
 }
@@ -497,7 +542,7 @@ impl Checksums {
 /// Reads a file whole. Its size is looked at before anything is read, and it must be a plain file (a
 /// pipe would be waited for), or a link to one.
 fn read_whole(path: &Path, limit: u64) -> Result<Vec<u8>, RegisterError> {
-    let unreadable = |source: io::Error| RegisterError::Read { path: path.to_owned(), source };
+    let unreadable = RegisterError::Read;
     let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).expect("open flags are small");
     let file: File =
         OpenOptions::new().read(true).custom_flags(nonblocking).open(path).map_err(unreadable)?;

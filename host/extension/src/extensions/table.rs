@@ -63,7 +63,26 @@ pub(crate) struct Entry {
     pub default: Result<Arc<Configured>, Refusal>,
     /// The configuration of its class, if it has one.
     pub config: Option<Arc<Value>>,
-    pub last_error: Option<String>,
+    pub last_error: Option<LastError>,
+}
+
+/// The last refusal of an artifact or configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LastError {
+    pub reason: String,
+    pub at: SystemTime,
+}
+
+/// Whether an entry can be called.
+#[derive(Debug)]
+pub(crate) enum State<'a> {
+    InForce,
+    /// It needs a configuration, and none is set: who calls it brings one, or waits.
+    Unconfigured(&'a Refusal),
+    /// It does not take the configuration that is set.
+    Misconfigured(&'a Refusal),
+    /// It could not be opened again after a start.
+    NotLoaded(&'a str),
 }
 
 /// The entries by key.
@@ -71,9 +90,6 @@ pub(crate) struct Entry {
 pub(crate) struct Table {
     pub entries: HashMap<Key, Arc<Entry>>,
 }
-
-/// The state of what can be called.
-pub(super) const IN_FORCE: &str = "in-force";
 
 impl Table {
     pub(super) fn put(&mut self, entry: Entry) {
@@ -120,6 +136,9 @@ impl Entry {
         }
         let configured = match config {
             Some(config) => version.configured(config),
+            None if matches!(self.state(), State::Unconfigured(_)) => {
+                return Err(refused(format!("it {}", self.state())));
+            }
             // That it broke may have had to do with that moment; a no stays a no.
             None if matches!(&self.default, Err(refusal) if refusal.broke) => {
                 version.configured(self.config.as_deref().unwrap_or(&super::no_config()))
@@ -146,18 +165,21 @@ impl Entry {
         self.registration.in_force.form == Form::BuiltIn
     }
 
+    /// Whether it can be called, and if not, why.
+    pub(super) fn state(&self) -> State<'_> {
+        match (&self.opened, &self.default) {
+            (Err(reason), _) => State::NotLoaded(reason),
+            (Ok(_), Ok(_)) => State::InForce,
+            // That it broke may have had to do with that moment; it is asked again.
+            (Ok(_), Err(refusal)) if self.config.is_none() && !refusal.broke => State::Unconfigured(refusal),
+            (Ok(_), Err(refusal)) => State::Misconfigured(refusal),
+        }
+    }
+
     pub(super) fn info(&self) -> ExtensionInfo {
         let Registration { key, in_force, kept } = &self.registration;
-        let (state, counts) = match (&self.opened, &self.default) {
-            (Err(reason), _) => (format!("not loaded: {reason}"), Counts::default()),
-            (Ok(version), Ok(_)) => (IN_FORCE.to_owned(), version.counts()),
-            (Ok(version), Err(refusal)) if self.config.is_none() => {
-                (format!("{IN_FORCE}, needs a configuration: {refusal}"), version.counts())
-            }
-            (Ok(version), Err(refusal)) => {
-                (format!("does not take its configuration: {refusal}"), version.counts())
-            }
-        };
+        let counts =
+            self.opened.as_ref().map_or_else(|_no_version| Counts::default(), |version| version.counts());
         let built_in = self.is_built_in();
         let compiled = self.opened.as_ref().ok().and_then(|version| version.compiled_by());
         let code = match (&compiled, in_force.form) {
@@ -182,11 +204,23 @@ impl Entry {
                 Origin::Upload(from) => from.clone(),
                 Origin::BuiltIn => "built in".to_owned(),
             },
-            state,
+            state: self.state().to_string(),
             since: in_force.since,
-            last_error: self.last_error.clone(),
+            last_error: self.last_error.as_ref().map(|last| last.reason.clone()),
+            last_error_at: self.last_error.as_ref().map(|last| last.at),
             versions_kept: kept.len(),
             counts,
+        }
+    }
+}
+
+impl std::fmt::Display for State<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::InForce => f.write_str("in-force"),
+            Self::Unconfigured(refusal) => write!(f, "waits for a configuration: {refusal}"),
+            Self::Misconfigured(refusal) => write!(f, "does not take its configuration: {refusal}"),
+            Self::NotLoaded(reason) => write!(f, "not loaded: {reason}"),
         }
     }
 }
@@ -208,5 +242,23 @@ pub(crate) mod millis {
         SystemTime::UNIX_EPOCH
             .checked_add(Duration::from_millis(millis))
             .ok_or_else(|| serde::de::Error::custom("a moment out of range"))
+    }
+
+    /// The same of a moment that there may not have been.
+    pub(crate) mod option {
+        use std::time::SystemTime;
+
+        use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+        #[derive(Serialize, Deserialize)]
+        struct Millis(#[serde(with = "super")] SystemTime);
+
+        pub(crate) fn serialize<S: Serializer>(time: &Option<SystemTime>, s: S) -> Result<S::Ok, S::Error> {
+            time.map(Millis).serialize(s)
+        }
+
+        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<SystemTime>, D::Error> {
+            Ok(Option::<Millis>::deserialize(d)?.map(|Millis(time)| time))
+        }
     }
 }

@@ -30,6 +30,7 @@ fn refused(bench: &Bench, bytes: &[u8], because: &str) -> RegisterError {
     assert_eq!((bench.artifacts(), bench.extensions.generation()), (artifacts, generation));
     let info = bench.extensions.info(&class("demo.F")).unwrap();
     assert_eq!(info.last_error, Some(error.to_string()), "a refusal is listed");
+    assert!(info.last_error_at.is_some_and(|at| at >= info.since), "with its time");
     error
 }
 
@@ -106,9 +107,11 @@ fn declared_checksums_are_compared() {
     let bench = with_one();
     let bytes = component("demo.F", "2");
     let register = |declared_crc, declared_sha: Option<&str>| {
-        let Source::Upload { class, bytes, from, .. } = upload("demo.F", &bytes) else { unreachable!() };
+        let Source::Upload { class, bytes, from, config, .. } = upload("demo.F", &bytes) else {
+            unreachable!()
+        };
         let sha256 = declared_sha.map(str::to_owned);
-        bench.extensions.register(Source::Upload { class, bytes, crc32: declared_crc, sha256, from })
+        bench.extensions.register(Source::Upload { class, bytes, crc32: declared_crc, sha256, config, from })
     };
     for (crc32, sha256, which) in [(Some(1), None, "crc32"), (None, Some("00"), "sha256")] {
         let error = register(crc32, sha256).unwrap_err();

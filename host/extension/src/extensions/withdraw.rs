@@ -1,7 +1,7 @@
 //! How an extension leaves the table: its file is deleted, or somebody removes it.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::time::SystemTime;
 
 use tracing::{info, warn};
 
@@ -12,8 +12,8 @@ use super::table::Registration;
 
 impl Extensions {
     /// Takes an extension out of the table, with its kept versions and the configuration that REST set.
-    /// Calls in flight end on it. Its file, if it has one, stays and is not news: it comes back when its
-    /// content changes.
+    /// Calls in flight end on it. Its file, if it has one, stays, is listed in [`refused`](Self::refused)
+    /// and brings it back once it is written anew.
     ///
     /// # Errors
     /// When there is none, when it is built in, or when it is in use and `force` is not given.
@@ -32,6 +32,9 @@ impl Extensions {
             door.store.remove_config(class).map_err(RemoveError::Store)?;
             books.configs.remove(class);
         }
+        if books.files.values().any(|taken| taken.class == *class) {
+            books.removed.insert(class.clone(), SystemTime::now());
+        }
         self.swap_and_sweep(door, books, &entry.registration.artifacts(), |table| {
             table.entries.remove(&key);
         });
@@ -46,11 +49,12 @@ impl Extensions {
         let Some(door) = &self.door else { return Vec::new() };
         let mut books = self.books.lock();
         books.refused.remove(path);
-        if books.files.remove(path).is_some()
-            && let Err(error) = door.store.write_files(&books.files)
-        {
-            // After a restart it is gone still, and found to be so again.
-            warn!(path = %path.display(), %error, "the removal of this file is not kept");
+        if let Some(taken) = books.files.remove(path) {
+            books.removed.remove(&taken.class);
+            if let Err(error) = door.store.write_files(&books.files) {
+                // After a restart it is gone still, and found to be so again.
+                warn!(path = %path.display(), %error, "the removal of this file is not kept");
+            }
         }
         let table = self.table.load();
         let from_it = table.entries.values().filter(|entry| entry.origin_file() == Some(path));
@@ -72,29 +76,5 @@ impl Extensions {
             }
         });
         gone.into_iter().map(|registration| registration.key.class).collect()
-    }
-
-    /// Somebody deleted this file, and there may be a new one by now: whatever it holds is news.
-    pub(crate) fn forget_digest(&self, path: &Path) {
-        let mut books = self.books.lock();
-        books.refused.remove(path);
-        if let Some(taken) = books.files.get_mut(path) {
-            taken.sha256.clear();
-        }
-    }
-
-    /// The refused files that may be taken once something else has changed.
-    pub(crate) fn waiting_files(&self) -> Vec<PathBuf> {
-        let books = self.books.lock();
-        books.refused.iter().filter(|(_, refused)| refused.depends).map(|(path, _)| path.clone()).collect()
-    }
-
-    /// The files that something was taken from or refused, or is in force from.
-    pub(crate) fn known_files(&self) -> BTreeSet<PathBuf> {
-        let books = self.books.lock();
-        let table = self.table.load();
-        let origins = table.entries.values().filter_map(|entry| entry.origin_file());
-        let noted = books.files.keys().chain(books.refused.keys()).map(PathBuf::as_path);
-        noted.chain(origins).map(Path::to_owned).collect()
     }
 }

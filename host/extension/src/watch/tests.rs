@@ -84,6 +84,40 @@ fn each_way_to_replace_a_file_is_one_reload() {
     });
 }
 
+/// Who copies a file in again wants it in force; who removed its class and starts weir again does not.
+#[test]
+fn a_removed_class_comes_back_when_its_file_is_written_anew() {
+    both(|options| {
+        let mut watched = Watched::new(options);
+        let bytes = component("demo.F", "1");
+        watched.bench.write("f.wasm", &bytes);
+        watched.until(Some("1"));
+        for rename in [true, false] {
+            watched.bench.extensions.remove(&class("demo.F"), false).unwrap();
+            watched.watcher.rescan();
+            assert_eq!(watched.bench.in_force("demo.F"), None);
+            let refused = watched.bench.extensions.refused();
+            assert!(refused[0].reason.contains("copy it in again, or touch it"), "{refused:?}");
+
+            let Watched { mut bench, watcher, .. } = watched;
+            watcher.stop();
+            bench.restart();
+            watched = Watched::over(bench, options);
+            watched.watcher.rescan();
+            assert_eq!(watched.bench.in_force("demo.F"), None, "a restart does not undo a removal");
+            assert_eq!(watched.bench.extensions.refused().len(), 1);
+
+            if rename {
+                rename_over(&watched.bench.plugins(), "f.wasm", &bytes);
+            } else {
+                watched.bench.write("f.wasm", &bytes);
+            }
+            watched.until(Some("1"));
+            assert!(watched.bench.extensions.refused().is_empty());
+        }
+    });
+}
+
 /// What the clock and the size say is not what tells two files apart.
 #[test]
 fn other_bytes_of_the_same_size_and_time_are_news() {

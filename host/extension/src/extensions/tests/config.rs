@@ -66,10 +66,10 @@ fn without_a_configuration_that_it_needs_a_class_is_in_force_for_those_that_brin
     let bench = Bench::new();
     bench.upload("demo.F", &configurable("demo.F", "1")).unwrap();
     let state = bench.extensions.info(&class("demo.F")).unwrap().state;
-    assert_eq!(state, "in-force, needs a configuration: \"minutes\" is a required property");
+    assert_eq!(state, "waits for a configuration: \"minutes\" is a required property");
     let look_up =
         |config: Option<&Value>| bench.extensions.configured(&class("demo.F"), Kind::Filter, config);
-    assert!(look_up(None).is_err());
+    assert_eq!(look_up(None).err().unwrap().to_string(), format!("demo.F cannot be used: it {state}"));
     let one = look_up(Some(&minutes(1))).unwrap();
     assert_eq!(one.id(), look_up(Some(&minutes(1))).unwrap().id(), "one instance a configuration");
     assert_ne!(one.id(), look_up(Some(&minutes(2))).unwrap().id());
@@ -113,6 +113,83 @@ fn nor_one_that_refuses_the_configuration_of_a_binding() {
     bench.upload("demo.F", &configurable("demo.F", "2")).unwrap();
 }
 
+/// What is in force: the version, and its configuration.
+fn both(bench: &Bench) -> (Option<String>, Value) {
+    let config = bench.extensions.config(&class("demo.F")).map_or(Value::Null, |set| set.config);
+    (bench.in_force("demo.F"), config)
+}
+
+fn version_of(n: u32) -> Option<String> {
+    Some(n.to_string())
+}
+
+#[test]
+fn an_artifact_comes_with_its_configuration_or_not_at_all() {
+    let mut bench = Bench::new();
+    let error = bench.upload_with("demo.F", &configurable("demo.F", "1"), minutes(-1)).unwrap_err();
+    assert!(matches!(&error, RegisterError::ConfigRefused { path, .. } if path == "/minutes"), "{error}");
+    assert_eq!(both(&bench), (None, Value::Null));
+
+    let registered = bench.upload_with("demo.F", &configurable("demo.F", "1"), minutes(5)).unwrap();
+    assert!(registered.configured && !registered.unchanged);
+    assert_eq!(both(&bench), (version_of(1), minutes(5)));
+
+    let before = bench.artifacts();
+    bench.upload_with("demo.F", &configurable("demo.F", "2"), json!({ "minutes": "x" })).unwrap_err();
+    assert_eq!(both(&bench), (version_of(1), minutes(5)), "neither has changed");
+    assert_eq!(bench.artifacts(), before);
+
+    bench.upload_with("demo.F", &configurable("demo.F", "2"), minutes(6)).unwrap();
+    assert_eq!(both(&bench), (version_of(2), minutes(6)));
+    bench.restart();
+    assert_eq!(both(&bench), (version_of(2), minutes(6)));
+
+    // Later changes are not undone by what came with the artifact.
+    bench.extensions.set_config(&class("demo.F"), minutes(7)).unwrap();
+    bench.restart();
+    assert_eq!(both(&bench), (version_of(2), minutes(7)));
+}
+
+#[test]
+fn a_version_may_need_another_configuration_than_the_one_before_it() {
+    let bench = configured();
+    let schema = json!({ "type": "object", "required": ["hours"], "additionalProperties": false,
+        "properties": { "hours": { "type": "integer" } } });
+    let other = artifact("\0asm", &json!({ "class": "demo.F", "version": "2", "schema": schema }));
+    let held = bench.extensions.configured(&class("demo.F"), Kind::Filter, None).unwrap();
+    bench.upload("demo.F", &other).unwrap_err();
+    bench.upload_with("demo.F", &other, json!({ "hours": 1 })).unwrap();
+    assert_eq!(both(&bench), (version_of(2), json!({ "hours": 1 })));
+    drop(held);
+}
+
+#[test]
+fn bytes_in_force_take_the_configuration_that_comes_with_them() {
+    let bench = configured();
+    let same = configurable("demo.F", "1");
+    let registered = bench.upload_with("demo.F", &same, minutes(6)).unwrap();
+    assert!(registered.unchanged && registered.configured);
+    assert_eq!(both(&bench), (version_of(1), minutes(6)));
+    let error = bench.upload_with("demo.F", &same, minutes(-6)).unwrap_err();
+    assert!(matches!(error, RegisterError::ConfigRefused { .. }), "{error}");
+    assert_eq!(both(&bench), (version_of(1), minutes(6)));
+    assert!(!bench.upload("demo.F", &same).unwrap().configured);
+}
+
+#[test]
+fn a_crash_between_the_two_writes_is_made_good() {
+    let mut bench = configured();
+    let folder = bench.options.folder.join("registrations");
+    let path = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+    let whole = std::fs::read_to_string(&path).unwrap();
+    // As it was written first: with the configuration, which has no file of its own yet.
+    let first = whole.replacen('{', "{ \"config\": { \"minutes\": 9 },", 1);
+    std::fs::write(&path, first).unwrap();
+    bench.restart();
+    assert_eq!(both(&bench), (version_of(1), minutes(9)));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), whole);
+}
+
 #[test]
 fn what_the_file_sets_is_not_changed_here() {
     let bench = by_file(minutes(7));
@@ -126,6 +203,9 @@ fn what_the_file_sets_is_not_changed_here() {
         assert!(matches!(error, ConfigError::SetByFile { .. }));
         assert!(error.to_string().starts_with("extensions.\"demo.F\".config is set"), "{error}");
     }
+    let error = bench.upload_with("demo.F", &configurable("demo.F", "2"), minutes(8)).unwrap_err();
+    assert!(matches!(error, RegisterError::ConfigSetByFile { .. }), "{error}");
+    assert_eq!(both(&bench), (version_of(1), minutes(7)));
     assert!(bench.extensions.config(&class("demo.F")).unwrap().set_by_file);
 }
 

@@ -33,6 +33,42 @@ fn a_file_taken_already_is_no_news() {
 }
 
 #[test]
+fn a_file_whose_class_was_removed_is_listed_with_what_to_do() {
+    let mut bench = with_file();
+    let path = bench.plugins().join("f.wasm");
+    assert!(bench.extensions.refused().is_empty());
+    bench.extensions.remove(&class("demo.F"), false).unwrap();
+    let listed = |bench: &Bench| {
+        let refused = bench.extensions.refused();
+        assert_eq!((refused.len(), &refused[0].path, &refused[0].class), (1, &path, &Some(class("demo.F"))));
+        assert!(refused[0].reason.contains("demo.F was removed; write the file anew"), "{refused:?}");
+    };
+    listed(&bench);
+    bench.restart();
+    assert!(bench.extensions.register(Source::File(path.clone())).unwrap().unchanged);
+    listed(&bench);
+    // The same bytes, written by somebody while we watch.
+    bench.extensions.file_rewritten(&path);
+    assert!(!bench.extensions.register(Source::File(path.clone())).unwrap().unchanged);
+    assert_eq!(bench.in_force("demo.F").as_deref(), Some("1"));
+    assert!(bench.extensions.refused().is_empty());
+}
+
+#[test]
+fn a_file_written_anew_does_not_undo_an_upload() {
+    let bench = with_file();
+    bench.upload("demo.F", &component("demo.F", "2")).unwrap();
+    let path = bench.plugins().join("f.wasm");
+    bench.extensions.file_rewritten(&path);
+    assert!(bench.extensions.register(Source::File(path)).unwrap().unchanged);
+    assert_eq!(bench.in_force("demo.F").as_deref(), Some("2"));
+    let refused = bench.extensions.refused();
+    assert!(refused[0].reason.contains("replaced by an upload (PUT from a test)"), "{refused:?}");
+    bench.upload("demo.F", &component("demo.F", "1")).unwrap();
+    assert!(bench.extensions.refused().is_empty(), "its bytes are in force");
+}
+
+#[test]
 fn a_file_that_is_gone_takes_its_version_along_and_no_other() {
     let bench = with_file();
     let path = bench.plugins().join("f.wasm");
@@ -91,9 +127,9 @@ fn a_second_file_for_a_class_in_force_is_refused_naming_both() {
     let error = bench.drop_in("g.wasm", &component("demo.F", "2")).unwrap_err();
     assert!(matches!(error, RegisterError::SourceConflict { .. }));
     let (first, second) = (bench.plugins().join("f.wasm"), bench.plugins().join("g.wasm"));
-    for path in [&first, &second] {
-        assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
-    }
+    assert!(error.to_string().contains(first.to_str().unwrap()), "{error}");
+    let last = bench.extensions.info(&class("demo.F")).unwrap().last_error.unwrap();
+    assert_eq!(last, format!("{}: {error}", second.display()), "each file is named once");
     // Also with the same bytes, and also when an upload is in force over the first.
     assert!(bench.drop_in("g.wasm", &component("demo.F", "1")).is_err());
     bench.upload("demo.F", &component("demo.F", "3")).unwrap();
@@ -101,7 +137,10 @@ fn a_second_file_for_a_class_in_force_is_refused_naming_both() {
     assert_eq!(bench.in_force("demo.F").as_deref(), Some("3"));
 
     let refused = bench.extensions.refused();
-    assert_eq!((refused.len(), &refused[0].path, &refused[0].class), (1, &second, &Some(class("demo.F"))));
+    assert_eq!(refused.len(), 2, "{refused:?}");
+    assert_eq!((&refused[0].path, &refused[1].path), (&first, &second));
+    assert!(refused[0].reason.contains("was replaced by an upload"), "{}", refused[0].reason);
+    assert_eq!(refused[1].class, Some(class("demo.F")));
     assert_eq!(bench.extensions.waiting_files(), [second]);
 }
 
