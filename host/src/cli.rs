@@ -44,28 +44,20 @@ struct Global {
     /// How to print: a table for people, JSON for programs.
     #[arg(short = 'o', long = "output", global = true, value_enum, default_value_t = Format::Table)]
     output: Format,
-    /// The admin address of the weir to ask.
-    #[arg(
-        long,
-        global = true,
-        env = "WEIR_URL",
-        default_value = "http://127.0.0.1:8080",
-        value_name = "URL"
-    )]
-    url: String,
-    /// Its Pulsar address.
-    #[arg(
-        long,
-        global = true,
-        env = "WEIR_SERVICE_URL",
-        default_value = "pulsar://127.0.0.1:6650",
-        value_name = "URL"
-    )]
-    service_url: String,
-    /// The token that registering needs where the admin address is not loopback.
-    #[arg(long, global = true, env = "WEIR_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    /// The admin address of the weir to ask [env: WEIR_URL] [default: http://127.0.0.1:8080]
+    #[arg(long, global = true, value_name = "URL")]
+    url: Option<String>,
+    /// Its Pulsar address [env: WEIR_SERVICE_URL] [default: pulsar://127.0.0.1:6650]
+    #[arg(long, global = true, value_name = "URL")]
+    service_url: Option<String>,
+    /// The token that registering needs where the admin address is not loopback [env: WEIR_TOKEN]
+    #[arg(long, global = true, value_name = "TOKEN")]
     token: Option<String>,
 }
+
+/// Where a weir is asked that was started without a word about its addresses.
+const URL: &str = "http://127.0.0.1:8080";
+const SERVICE_URL: &str = "pulsar://127.0.0.1:6650";
 
 /// In which form to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -147,12 +139,21 @@ fn on_runtime(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Resu
 
 impl Global {
     fn admin(&self) -> anyhow::Result<Admin> {
-        Ok(Admin::new(&self.url, self.token.clone())?)
+        let url = self.url.clone().or_else(|| variable("WEIR_URL")).unwrap_or_else(|| URL.to_owned());
+        Ok(Admin::new(&url, self.token.clone().or_else(|| variable("WEIR_TOKEN")))?)
     }
 
     async fn client(&self) -> anyhow::Result<Client> {
-        Ok(Client::connect(&self.service_url, ClientOptions::default()).await?)
+        let url = self.service_url.clone().or_else(|| variable("WEIR_SERVICE_URL"));
+        let url = url.unwrap_or_else(|| SERVICE_URL.to_owned());
+        Ok(Client::connect(&url, ClientOptions::default()).await?)
     }
+}
+
+/// A variable of the environment, if it says anything. Read here and not by the parser of arguments, which
+/// would show whatever a variable sets as part of what a command needs.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// Whether somebody looks at what goes to standard error, so that progress can be shown.
@@ -185,5 +186,61 @@ mod tests {
             }
         }
         check(&Cli::command(), "weir");
+    }
+
+    /// The words of a shell's line, of each command in it: `a | weir b 'c d'; weir e > f &`.
+    fn commands(line: &str) -> Vec<Vec<String>> {
+        let (mut commands, mut words) = (Vec::new(), vec![String::new()]);
+        let mut quote = None;
+        for c in line.chars() {
+            let word = words.last_mut().unwrap();
+            match (quote, c) {
+                (Some(open), c) if c == open => quote = None,
+                (None, '\'' | '"') => quote = Some(c),
+                (None, ' ') => words.push(String::new()),
+                (None, '|' | ';' | '&') => commands.push(std::mem::replace(&mut words, vec![String::new()])),
+                _ => word.push(c),
+            }
+        }
+        commands.push(words);
+        let words =
+            |words: Vec<String>| words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>();
+        commands.into_iter().map(words).filter(|words| !words.is_empty()).collect()
+    }
+
+    /// Whether a file that an example names is there after `make run`, whose samples lie in the drop folder.
+    fn is_there(file: &str) -> bool {
+        let workspace = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let samples = std::fs::read_to_string(workspace.join("plugins/guests.mk")).unwrap();
+        workspace.join(file).exists()
+            || samples.split_whitespace().any(|word| word.trim_end_matches(';') == file)
+    }
+
+    #[test]
+    fn every_example_can_be_run_as_it_stands() {
+        fn check(command: &clap::Command, run: &mut Vec<String>) {
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in after.lines().filter(|line| line.starts_with("  ")) {
+                for words in commands(line).into_iter().filter(|words| words[0] == "weir") {
+                    let end = words.iter().position(|word| word == ">").unwrap_or(words.len());
+                    if let Err(error) = Cli::try_parse_from(&words[..end]) {
+                        panic!("{line}: {error}");
+                    }
+                    for word in &words[1..end] {
+                        let ending =
+                            std::path::Path::new(word).extension().and_then(|ending| ending.to_str());
+                        if matches!(ending, Some("toml" | "wasm" | "so" | "json" | "jsonl" | "md" | "txt")) {
+                            assert!(is_there(word), "{line}: there is no {word}");
+                        }
+                    }
+                    run.push(words.join(" "));
+                }
+            }
+            command.get_subcommands().for_each(|sub| check(sub, run));
+        }
+        let mut run = Vec::new();
+        check(&Cli::command(), &mut run);
+        assert!(run.len() > 20, "{run:?}");
+        assert!(!is_there("plugins/nothing.wasm"));
     }
 }

@@ -44,7 +44,12 @@ impl TopicPattern {
         };
         // By itself first: `a)|(b` would become an expression by what is put around it.
         let compiled = compile(expression).and_then(|_| compile(&format!(r"\A(?:{expression})\z")));
-        let regex = compiled.map_err(|error| refuse(error.to_string()))?;
+        // The lines above the last show where in the pattern, which is shown as a whole already.
+        let in_a_line = |error: regex::Error| {
+            let text = error.to_string();
+            text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
+        };
+        let regex = compiled.map_err(|error| refuse(in_a_line(error)))?;
         Ok(Self { text: text.to_owned(), domain, expression: expression.to_owned(), regex })
     }
 

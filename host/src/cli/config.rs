@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{Format, Global, output};
+use super::{Format, Global, output, variable};
 use crate::config::{self, Sources};
 
 #[derive(Debug, Subcommand)]
@@ -25,8 +25,8 @@ pub(super) enum Config {
 /// Where the configuration comes from; the environment comes in between.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Chosen {
-    /// The configuration file; conf/host.toml in the sources shows every key.
-    #[arg(long, env = "WEIR_CONFIG", value_name = "FILE")]
+    /// The configuration file; conf/host.toml in the sources shows every key [env: WEIR_CONFIG]
+    #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Set one key, over what file and environment say. May be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
@@ -40,7 +40,7 @@ impl Chosen {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };
         let sources = Sources {
-            file: self.config.clone(),
+            file: self.config.clone().or_else(|| variable("WEIR_CONFIG").map(PathBuf::from)),
             // A variable that is not text is not one of weir's: those are all read as text.
             environment: std::env::vars_os().filter_map(text).collect(),
             settings: settings.into_iter().chain(self.set.iter().cloned()).collect(),

@@ -39,10 +39,14 @@ fn in_words(error: &anyhow::Error) -> String {
     let mut text = String::new();
     let mut advice = "";
     for cause in error.chain() {
-        if !text.is_empty() {
-            text.push_str(": ");
+        let said = cause.to_string();
+        // Many errors tell their cause themselves.
+        if !text.ends_with(&said) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&said);
         }
-        text.push_str(&cause.to_string());
         // The clients' errors already tell their causes.
         if let Some(error) = cause.downcast_ref::<AdminError>() {
             if matches!(error, AdminError::Transport { .. }) {
@@ -76,7 +80,9 @@ impl Table {
     }
 
     pub(super) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.into());
+        // A reason of several lines stays in its row.
+        let one_line = |cell: String| cell.split_whitespace().collect::<Vec<_>>().join(" ");
+        self.rows.push(cells.map(one_line).into());
     }
 
     pub(super) fn print(&self) {
@@ -88,11 +94,17 @@ impl Table {
         let width =
             |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns).map(width).collect();
+        let is_number = |cell: &str| !cell.is_empty() && cell.bytes().all(|b| b.is_ascii_digit());
+        let numbers: Vec<bool> =
+            (0..columns).map(|column| self.rows.iter().skip(1).all(|row| is_number(&row[column]))).collect();
         let mut text = String::new();
         for row in &self.rows {
             let mut line = String::new();
-            for (cell, width) in row.iter().zip(&widths) {
-                line.push_str(&format!("{cell:width$}  "));
+            for ((cell, width), number) in row.iter().zip(&widths).zip(&numbers) {
+                match number {
+                    true => line.push_str(&format!("{cell:>width$}  ")),
+                    false => line.push_str(&format!("{cell:width$}  ")),
+                }
             }
             text.push_str(line.trim_end());
             text.push('\n');
@@ -111,5 +123,22 @@ mod tests {
         table.row(["grüße".into(), "in-force".into()]);
         table.row(["a".into(), String::new()]);
         assert_eq!(table.render(), "NAME   STATE\ngrüße  in-force\na\n");
+        let mut table = Table::new(&["backlog", "paused"]);
+        table.row(["7".into(), "because\n  of this".into()]);
+        assert_eq!(table.render(), "BACKLOG  PAUSED\n      7  because of this\n");
+    }
+
+    #[test]
+    fn a_cause_is_told_once() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("x cannot be read: {source}")]
+        struct Outer {
+            source: std::io::Error,
+        }
+        let source = std::io::Error::other("it is gone");
+        let error = anyhow::Error::from(Outer { source }).context("line 3");
+        assert_eq!(in_words(&error), "line 3: x cannot be read: it is gone");
+        let plain = anyhow::anyhow!("it is gone").context("x cannot be read");
+        assert_eq!(in_words(&plain), "x cannot be read: it is gone");
     }
 }

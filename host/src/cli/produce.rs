@@ -11,13 +11,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::mpsc;
-use weir_client::{OutgoingMessage, ProducerOptions, Receipt};
+use weir_client::{OutgoingMessage, Producer, ProducerOptions, Receipt};
 
 use super::{Global, output, pairs, watched};
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  echo hello | weir produce greetings -p lang=en\n  weir produce flights --json --file flights.jsonl\n\nWith --json each line is an object: {\"payload\": …, \"properties\": {…}, \"key\": \"…\"}; a payload that is not\ntext is sent as JSON. Properties and key of a line win over those given here."
+    after_help = "Example:\n  echo hello | weir produce greetings -p lang=en\n  echo '{\"payload\": \"a lamp\", \"properties\": {\"priority\": \"9\"}}' | weir produce orders --json\n  weir produce lines --file README.md\n\nWith --json each line is an object: {\"payload\": …, \"properties\": {…}, \"key\": \"…\"}; a payload that is not\ntext is sent as JSON. Properties and key of a line win over those given here."
 )]
 pub(super) struct Produce {
     /// The topic: name, or persistent://tenant/namespace/name.
@@ -63,7 +63,37 @@ impl Produce {
         let mut lines = self.lines()?;
         let progress = progress();
         let mut answers = VecDeque::<Answer>::new();
-        let (mut sent, mut ended) = (0_u64, false);
+        let mut sent = 0;
+        let result = self.send(&producer, &mut lines, &mut answers, &mut sent, &progress).await;
+        if let Err(error) = result {
+            // What is under way may be taken still.
+            for answer in answers {
+                sent += u64::from(answer.await.is_ok());
+            }
+            progress.finish_and_clear();
+            return Err(error.context(format!("{sent} messages were sent, then")));
+        }
+        producer.close().await?;
+        progress.finish_and_clear();
+        match global.output {
+            super::Format::Json => output::json(&serde_json::json!({ "sent": sent })),
+            super::Format::Table => {
+                output::line(&format!("{sent} messages sent to {}", self.topic));
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends line by line, and counts those that were taken; `answers` are what is under way when it fails.
+    async fn send(
+        &self,
+        producer: &Producer,
+        lines: &mut mpsc::Receiver<(u64, io::Result<String>)>,
+        answers: &mut VecDeque<Answer>,
+        sent: &mut u64,
+        progress: &ProgressBar,
+    ) -> anyhow::Result<()> {
+        let mut ended = false;
         while !(ended && answers.is_empty()) {
             let full = answers.len() >= MOST_UNANSWERED;
             let oldest = async {
@@ -74,10 +104,10 @@ impl Produce {
             };
             tokio::select! {
                 answered = oldest => {
-                    answered?;
                     answers.pop_front();
-                    sent += 1;
-                    progress.set_position(sent);
+                    answered?;
+                    *sent += 1;
+                    progress.set_position(*sent);
                 }
                 line = lines.recv(), if !ended && !full => match line {
                     None => ended = true,
@@ -90,15 +120,7 @@ impl Produce {
                 },
             }
         }
-        producer.close().await?;
-        progress.finish_and_clear();
-        match global.output {
-            super::Format::Json => output::json(&serde_json::json!({ "sent": sent })),
-            super::Format::Table => {
-                output::line(&format!("{sent} messages sent to {}", self.topic));
-                Ok(())
-            }
-        }
+        Ok(())
     }
 
     /// The lines of the input, with their numbers, read by a thread of their own: whoever types them takes
