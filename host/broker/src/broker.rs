@@ -166,9 +166,16 @@ impl Broker {
         self.inner.engine.budget.share()
     }
 
-    /// Bytes of entries in memory on their way to consumers, overhead included.
-    pub fn delivering_bytes(&self) -> usize {
-        self.inner.engine.budget.held()
+    pub(crate) fn catalogue(&self) -> &Catalogue {
+        &self.inner.catalogue
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.inner.engine
+    }
+
+    pub(crate) fn loaded(&self) -> Vec<Arc<Topic>> {
+        self.inner.loaded.read().values().cloned().collect()
     }
 
     /// Changes what exists, on a blocking thread, one change at a time.

@@ -218,6 +218,13 @@ impl Catalogue {
         table.tenants.values().flat_map(BTreeMap::values).flat_map(BTreeMap::keys).cloned().collect()
     }
 
+    /// How many base topics there are, and how many with partitions counted one by one.
+    pub(crate) fn count(&self) -> (u64, u64) {
+        let table = self.table.read();
+        let topics = table.tenants.values().flat_map(BTreeMap::values).flat_map(BTreeMap::values);
+        topics.fold((0, 0), |(topics, partitions), record| (topics + 1, partitions + record.ids.len() as u64))
+    }
+
     /// Where the entries of a topic, or of one partition, lie. `None` if it is not there, or is a
     /// partitioned base.
     pub(crate) fn id(&self, name: &TopicName) -> Option<TopicId> {

@@ -12,6 +12,7 @@ mod budget;
 mod catalogue;
 pub mod decoder;
 pub mod error;
+mod figures;
 pub mod producer;
 mod removal;
 pub mod stats;
@@ -23,6 +24,7 @@ pub use budget::{Held, Share};
 pub use catalogue::TopicInfo;
 pub use decoder::{DecodeError, EntryDecoder, OpenedEntry};
 pub use error::BrokerError;
+pub use figures::Figures;
 pub use producer::{Producer, Published};
 pub use stats::{ConsumerStats, FilterStats, PausedStats, PublisherStats, SubscriptionStats, TopicStats};
 pub use subscription::{

@@ -24,6 +24,7 @@ pub(crate) use self::seat::seconds;
 use self::window::{Limits, Window};
 use crate::budget::{Held, Share};
 use crate::error::BrokerError;
+use crate::figures::SubscriptionFigures;
 use crate::stats::SubscriptionStats;
 use crate::topic::{Core, Topic};
 
@@ -406,6 +407,11 @@ impl Subscription {
     /// No cursor is written any more. Blocks while one is.
     pub(crate) fn forget_cursor(&self) {
         *self.deleted.lock() = true;
+    }
+
+    /// What waits here at this moment.
+    pub(crate) fn figures(&self) -> SubscriptionFigures {
+        self.window.lock().figures()
     }
 
     /// What it tells of itself. Blocks on the disk.

@@ -17,6 +17,7 @@ use crate::budget::Budget;
 use crate::catalogue::check_properties_of;
 use crate::decoder::EntryDecoder;
 use crate::error::BrokerError;
+use crate::figures::Figures;
 use crate::producer::{Badge, Producer, average};
 use crate::stats::TopicStats;
 use crate::subscription::{
@@ -385,6 +386,15 @@ impl Topic {
         let state = self.state.lock();
         let consumers = state.subscriptions.values().map(|one| one.consumers_beside(None)).sum();
         (state.producers.len(), consumers)
+    }
+
+    /// Adds what it has at this moment.
+    pub(crate) fn add_to(&self, figures: &mut Figures) {
+        let state = self.state.lock();
+        figures.producers += state.producers.len() as u64;
+        for subscription in state.subscriptions.values() {
+            figures.add(&subscription.figures());
+        }
     }
 
     /// Lets nobody in, and closes whoever is in.

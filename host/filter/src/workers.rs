@@ -124,6 +124,12 @@ impl Workers {
         Self { queue: Some(queue), places, threads, watch: Some(watch), stop: Some(stop) }
     }
 
+    /// How many threads an extension holds at this moment, those that have another in their place included.
+    pub fn held(&self) -> usize {
+        let all = self.threads.all.lock();
+        all.iter().filter(|thread| thread.seat.is_held(self.threads.held_after)).count()
+    }
+
     /// Runs `work` on one of the threads and gives back what it returns: one hop a batch.
     ///
     /// Waits for a place first, in the order of callers. Once it has one, dropping the future does not

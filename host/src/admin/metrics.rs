@@ -1,4 +1,7 @@
-//! `/metrics`, in Prometheus' text form.
+//! `/metrics`, in Prometheus' text form (OpenMetrics 1.0).
+//!
+//! Everything is read at the moment of the scrape, from counters that others keep. No series names a topic or
+//! a subscription: their number would grow with use. Classes are registered by people, and few.
 
 use std::sync::atomic::AtomicU64;
 
@@ -9,114 +12,192 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
-use weir_extension::{Counts, Extensions, LoaderFigures};
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+use weir_broker::{Broker, Figures};
+use weir_extension::{Counts, ExtensionInfo, Extensions, LoaderFigures};
 
 use super::Shared;
 use super::errors::Refusal;
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// One version of an extension. There are as many series as classes are registered.
+/// One version of an extension.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfExtension {
+struct OfVersion {
     class: String,
     version: String,
-    form: String,
 }
 
-/// A verdict, or a way to break, of one version.
+/// A version, and the form that it came in.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfForm {
+    class: String,
+    version: String,
+    form: &'static str,
+}
+
+/// What one version said, or how it broke.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Outcome {
     class: String,
+    version: String,
     outcome: String,
 }
 
+/// Seconds, counted up.
+type Seconds = Counter<f64, AtomicU64>;
+
 /// Reads everything that is counted, at this moment.
 pub(super) async fn show(State(admin): Shared) -> Response {
-    let mut registry = Registry::default();
-    admin.metrics.register(&mut registry);
-    let delivering = Gauge::<i64>::default();
-    delivering.set(i64::try_from(admin.broker.delivering_bytes()).unwrap_or(i64::MAX));
-    let weir = registry.sub_registry_with_prefix("weir");
-    weir.register("delivering_bytes", "Bytes of entries in memory on their way to consumers", delivering);
-    extensions(&admin.extensions, &mut registry);
-    let mut text = String::new();
-    match prometheus_client::encoding::text::encode(&mut text, &registry) {
-        Ok(()) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
-        Err(error) => {
-            Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, format!("metrics cannot be written: {error}"))
-                .into_response()
-        }
+    // Locks are taken in turn, one of which is held across the disk while a failed store is opened again.
+    let text = tokio::task::spawn_blocking(move || {
+        let mut registry = Registry::default();
+        let about = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("weir_build", "The weir that answers", about);
+        admin.metrics.register(&mut registry);
+        broker(&admin.broker, &mut registry);
+        extensions(&admin.extensions, &mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).map(|()| text)
+    });
+    let failed = |reason: String| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, reason).into_response();
+    match text.await {
+        Ok(Ok(text)) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
+        Ok(Err(error)) => failed(format!("metrics cannot be written: {error}")),
+        Err(error) => failed(format!("metrics were given up: {error}")),
     }
+}
+
+fn broker(broker: &Broker, registry: &mut Registry) {
+    let Figures {
+        topics,
+        partitions,
+        loaded,
+        subscriptions,
+        paused_subscriptions,
+        producers,
+        consumers,
+        unacked_messages,
+        withheld_messages,
+        rescheduled_messages,
+        held_threads,
+        delivering_bytes,
+        topics_to_remove,
+        store_failing,
+        store_failures,
+    } = broker.figures();
+    let weir = registry.sub_registry_with_prefix("weir");
+    for (name, help, value) in [
+        ("topics", "Topics, a partitioned one counted once", topics),
+        ("topic_partitions", "Topics, partitions counted one by one", partitions),
+        ("topics_loaded", "Those of them that are loaded", loaded),
+        ("subscriptions", "Subscriptions of loaded topics", subscriptions),
+        ("subscriptions_paused", "Subscriptions that a filter holds at their cursor", paused_subscriptions),
+        ("producers", "Producers that are connected", producers),
+        ("consumers", "Consumers that are connected", consumers),
+        ("unacked_messages", "Messages out at consumers", unacked_messages),
+        ("withheld_messages", "Messages that wait because a filter broke on them", withheld_messages),
+        (
+            "rescheduled_messages",
+            "Messages that wait because a filter rescheduled them",
+            rescheduled_messages,
+        ),
+        ("judging_threads_held", "Judging threads that an extension holds", held_threads),
+        ("delivering_bytes", "Bytes of entries in memory on their way to consumers", delivering_bytes),
+        ("topics_to_remove", "Deleted topics whose entries still take room", topics_to_remove),
+        ("store_failing", "1 while the store cannot be written, 0 otherwise", u64::from(store_failing)),
+    ] {
+        weir.register(name, help, gauge(value));
+    }
+    weir.register(
+        "store_failures",
+        "Failed writes and vain tries to open the store again",
+        counter(store_failures),
+    );
 }
 
 fn extensions(extensions: &Extensions, registry: &mut Registry) {
-    let info = Family::<OfExtension, Gauge>::default();
-    let messages = Family::<Outcome, Counter>::default();
-    let calls = Family::<Outcome, Counter>::default();
-    let micros = Family::<Outcome, Counter>::default();
-    for extension in extensions.list() {
-        let class = extension.class.as_str().to_owned();
-        let form = format!("{:?}", extension.form).to_lowercase();
-        let in_force = i64::from(extension.state == "in-force");
-        info.get_or_create(&OfExtension { class: class.clone(), version: extension.version, form })
-            .set(in_force);
-        let of = |outcome: &str| Outcome { class: class.clone(), outcome: outcome.to_owned() };
-        let Counts { accepted, rejected, rescheduled, broke, answered, .. } = extension.counts;
+    let LoaderFigures { libraries, max_libraries, compilations, compiling, found_compiled, damaged } =
+        extensions.figures();
+    let own = registry.sub_registry_with_prefix("weir_extension");
+    own.register("native_libraries", "Native libraries held open until a restart", gauge(libraries as u64));
+    let most = gauge(max_libraries as u64);
+    own.register("native_libraries_limit", "How many may be (plugins.max-native-libraries)", most);
+    own.register("compilations", "Components compiled, by either compiler", counter(compilations));
+    let compiling = seconds(compiling.as_secs_f64());
+    own.register_with_unit("compile", "Time that compiling took, by the clock", Unit::Seconds, compiling);
+    own.register("found_compiled", "Components whose code was found compiled", counter(found_compiled));
+    let help = "Files of compiled code that were damaged or foreign, and made anew";
+    own.register("code_damaged", help, counter(damaged));
+    let weir = registry.sub_registry_with_prefix("weir");
+    let files = gauge(extensions.refused().len() as u64);
+    weir.register("drop_folder_files_not_in_force", "Files of the drop folder that are not in force", files);
+
+    let of_versions = Versions::default();
+    extensions.list().iter().for_each(|extension| of_versions.add(extension));
+    let own = registry.sub_registry_with_prefix("weir_extension");
+    own.register("in_force", "1 where the version can be called, 0 otherwise", of_versions.in_force);
+    own.register("messages", "Messages judged, by what was said, or broke", of_versions.messages);
+    own.register("calls", "Calls, by whether they were answered or how they broke", of_versions.calls);
+    own.register("listings", "Listings answered", of_versions.listings);
+    own.register_with_unit("call", "Time spent in calls", Unit::Seconds, of_versions.time);
+}
+
+/// What the versions in force have done.
+#[derive(Default)]
+struct Versions {
+    in_force: Family<OfForm, Gauge>,
+    messages: Family<Outcome, Counter>,
+    calls: Family<Outcome, Counter>,
+    listings: Family<OfVersion, Counter>,
+    time: Family<OfVersion, Seconds>,
+}
+
+impl Versions {
+    fn add(&self, extension: &ExtensionInfo) {
+        let ExtensionInfo { class, version, form, state, counts, .. } = extension;
+        let (class, version) = (class.to_string(), version.clone());
+        let of_form = OfForm { class: class.clone(), version: version.clone(), form: form.as_str() };
+        self.in_force.get_or_create(&of_form).set(i64::from(state == "in-force"));
+        let of = |outcome: &str| Outcome {
+            class: class.clone(),
+            version: version.clone(),
+            outcome: outcome.to_owned(),
+        };
+        let Counts { calls, accepted, rejected, rescheduled, broke, answered, broken_calls, micros, .. } =
+            counts;
         for (outcome, count) in
             [("accepted", accepted), ("rejected", rejected), ("rescheduled", rescheduled), ("broke", broke)]
         {
-            messages.get_or_create(&of(outcome)).inc_by(count);
+            self.messages.get_or_create(&of(outcome)).inc_by(*count);
         }
-        let broken: u64 = extension.counts.broken_calls.values().sum();
-        calls.get_or_create(&of("answered")).inc_by(extension.counts.calls.saturating_sub(broken));
-        for (kind, count) in &extension.counts.broken_calls {
-            calls.get_or_create(&of(kind)).inc_by(*count);
+        let broken: u64 = broken_calls.values().sum();
+        self.calls.get_or_create(&of("answered")).inc_by(calls.saturating_sub(broken));
+        for (kind, count) in broken_calls {
+            self.calls.get_or_create(&of(kind)).inc_by(*count);
         }
-        if answered > 0 {
-            calls.get_or_create(&of("listed")).inc_by(answered);
-        }
-        micros.get_or_create(&of("all")).inc_by(extension.counts.micros);
+        let of_version = OfVersion { class, version };
+        self.listings.get_or_create(&of_version).inc_by(*answered);
+        let time = std::time::Duration::from_micros(*micros);
+        self.time.get_or_create(&of_version).inc_by(time.as_secs_f64());
     }
-    let own = registry.sub_registry_with_prefix("weir_extension");
-    own.register("in_force", "1 where the version can be called", info);
-    own.register("messages", "Messages judged, by what was said or broke", messages);
-    own.register("calls", "Calls, by whether and how they broke", calls);
-    own.register("call_microseconds", "Time spent in calls", micros);
-    loader(&extensions.figures(), own);
 }
 
-/// What opening artifacts has cost.
-fn loader(figures: &LoaderFigures, own: &mut Registry) {
-    let gauge = |n: usize| {
-        let gauge = Gauge::<i64>::default();
-        gauge.set(i64::try_from(n).unwrap_or(i64::MAX));
-        gauge
-    };
-    let counter = |n: u64| {
-        let counter = Counter::<u64>::default();
-        counter.inc_by(n);
-        counter
-    };
-    let seconds = Counter::<f64, AtomicU64>::default();
-    seconds.inc_by(figures.compiling.as_secs_f64());
-    own.register("native_libraries", "Native libraries held open until a restart", gauge(figures.libraries));
-    own.register(
-        "native_libraries_limit",
-        "How many may be (plugins.max-native-libraries)",
-        gauge(figures.max_libraries),
-    );
-    own.register("compilations", "Components compiled, by either compiler", counter(figures.compilations));
-    own.register("compile_seconds", "Time that compiling took, by the clock", seconds);
-    own.register(
-        "found_compiled",
-        "Components whose code was found compiled",
-        counter(figures.found_compiled),
-    );
-    own.register(
-        "code_damaged",
-        "Files of compiled code that were damaged or foreign, and made anew",
-        counter(figures.damaged),
-    );
+fn gauge(value: u64) -> Gauge {
+    let gauge = Gauge::default();
+    gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+    gauge
+}
+
+fn counter(value: u64) -> Counter {
+    let counter = Counter::default();
+    counter.inc_by(value);
+    counter
+}
+
+fn seconds(value: f64) -> Seconds {
+    let seconds = Seconds::default();
+    seconds.inc_by(value);
+    seconds
 }

@@ -175,6 +175,8 @@ struct State {
     failed: bool,
     /// Failures since the last commit that went well.
     failures: u32,
+    /// All failures since the start.
+    ever: u64,
 }
 
 pub(crate) struct Disk {
@@ -200,7 +202,7 @@ impl Disk {
     }
 
     pub(crate) fn open(folder: &Path, lock: File, faults: Faults) -> Result<Self, StoreError> {
-        let state = State { engine: Some(Engine::open(folder)?), failed: false, failures: 0 };
+        let state = State { engine: Some(Engine::open(folder)?), failed: false, failures: 0, ever: 0 };
         Ok(Self {
             folder: folder.to_owned(),
             state: RwLock::new(state),
@@ -287,6 +289,12 @@ impl Disk {
         Ok(batch.durability(Some(mode)).commit()?)
     }
 
+    /// Whether writes fail at this moment, and how many writes and tries to recover failed since the start.
+    pub(crate) fn failures(&self) -> (bool, u64) {
+        let state = self.state.read();
+        (state.failed, state.ever)
+    }
+
     /// Notes a failure of a write; gives it back.
     fn failed(&self, error: StoreError) -> StoreError {
         {
@@ -306,6 +314,7 @@ impl Disk {
         let pause = pause_after(state.failures);
         state.failed = true;
         state.failures = state.failures.saturating_add(1);
+        state.ever += 1;
         let cause = match error {
             // "Storage failed" is what being paused says.
             StoreError::Engine(cause) => cause.to_string(),

@@ -46,6 +46,12 @@ impl Records {
         Self { log }
     }
 
+    /// Whether the store cannot be written at this moment, and how often writing it has failed since the
+    /// start, each vain try to open it again included. Does not touch the disk.
+    pub fn failures(&self) -> (bool, u64) {
+        self.log.disk.failures()
+    }
+
     /// A number for a new topic, never given before and never again, also after a crash.
     ///
     /// # Errors

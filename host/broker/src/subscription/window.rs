@@ -38,6 +38,7 @@ use super::SubscriptionType;
 use super::cursor::Snapshot;
 use super::seat::Seat;
 use crate::budget::Held;
+use crate::figures::SubscriptionFigures;
 use crate::stats::{FilterStats, PausedStats};
 
 /// Which messages of an entry, by their index in what is stored.
@@ -383,6 +384,16 @@ impl Window {
         } else {
             self.withheld -= withheld;
             self.rescheduled -= rescheduled;
+        }
+    }
+
+    pub(crate) fn figures(&self) -> SubscriptionFigures {
+        SubscriptionFigures {
+            paused: self.paused.is_some(),
+            consumers: self.seats.len() as u64,
+            unacked_messages: self.seats.values().map(|seat| seat.unacked).sum(),
+            withheld_messages: self.withheld as u64,
+            rescheduled_messages: self.rescheduled as u64,
         }
     }
 

@@ -86,9 +86,11 @@ async fn another_thread_works_in_place_of_one_that_is_held() {
     begins.await.unwrap();
     assert_eq!(workers.run(|_| 42).await, Ok(42));
     assert_eq!(workers.run(|_| 43).await, Ok(43));
+    assert_eq!(workers.held(), 1);
     // What it was held by gave it free after all.
     drop(go);
     assert_eq!(held.await.unwrap(), Ok(true));
+    assert_eq!(workers.held(), 0);
     assert_eq!(workers.run(|_| 44).await, Ok(44));
 }
 
