@@ -10,6 +10,10 @@ use bytes::Bytes;
 use super::OpenEntry;
 use crate::pulsar::fields::{Value, fields};
 
+/// The most properties of all messages of an entry together. A property of six bytes costs sixteen here and
+/// as many again where it is read; a hundred thousand messages may have ten each.
+const MAX_PROPERTIES: usize = 1 << 20;
+
 /// A place in the bytes of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
@@ -105,6 +109,9 @@ pub(super) fn parse(
         let field = field.map_err(|error| error.to_string())?;
         match (field.tag, field.value) {
             (tag, Value::Bytes(bytes, range)) if tag == tags.properties => {
+                if properties.len() == MAX_PROPERTIES {
+                    return Err(format!("with it the entry has more than {MAX_PROPERTIES} properties"));
+                }
                 properties.push(property(bytes, base + range.start)?);
             }
             (tag, Value::Bytes(bytes, range)) if tag == tags.key => {

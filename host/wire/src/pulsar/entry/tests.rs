@@ -332,6 +332,18 @@ fn faults_have_their_own_sentence() {
 }
 
 #[test]
+fn properties_of_a_batch_are_bounded() {
+    let some = message(0, &vec![("", ""); 1 << 16]);
+    let batch = |n: usize| {
+        let mut batch = BatchBuilder::new();
+        (0..n).for_each(|_| batch.push(some.clone(), b""));
+        batch.finish(metadata(), CompressionType::None).unwrap()
+    };
+    assert_eq!(open(&batch(16)).messages().map(|message| message.properties().len()).sum::<usize>(), 1 << 20);
+    assert!(refused(batch(17)).contains("more than 1048576 properties"));
+}
+
+#[test]
 fn metadata_must_be_complete() {
     let mut without_time = Vec::new();
     put_bytes_key(1, 1, &mut without_time);
