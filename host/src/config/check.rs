@@ -227,6 +227,14 @@ fn limits(limits: &Limits, found: &mut Findings) {
     found.count("limits.pending-requests", limits.pending_requests, 1..=1_000_000);
     found.size("limits.pending-publish", limits.pending_publish, at_least(1024));
     found.size("limits.pending-output", limits.pending_output, at_least(1024));
+    found.size("limits.pending-deliveries", limits.pending_deliveries, at_least(1024));
+    found.size("limits.all-deliveries", limits.all_deliveries, at_least(1024));
+    // What no consumer can take is put down when half of it is taken, and a quarter is kept for newcomers: a
+    // read of the largest message has to fit into the last one.
+    let (all, message) = (limits.all_deliveries, limits.max_message_size);
+    found.require("limits.all-deliveries", all.0 / 4 >= message.0, || {
+        format!("is {all}, expected at least four times limits.max-message-size, which is {message}")
+    });
     // A body is read whole, into memory.
     found.size("limits.admin-body", limits.admin_body, ByteSize(1024)..=ByteSize(1 << 30));
     found.count("limits.admin-connections", limits.admin_connections, 1..=10_000_000);
