@@ -26,6 +26,7 @@ fn to_first_verdict(extensions: &Extensions, class: &ClassName, bytes: &[u8]) ->
         bytes: bytes.to_vec().into(),
         crc32: None,
         sha256: None,
+        config: None,
         from: "a benchmark".into(),
     };
     let payload = bytes::Bytes::from_static(br#"{"who":"somebody@example.com"}"#);
