@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use weir_plugin_api::native::{Slot, Value};
 
 use crate::filter::{Broke, BrokeKind};
@@ -100,17 +101,18 @@ impl Columns {
         let mut descriptor = HEADER;
         for (column, place) in self.columns.iter_mut().zip(mapping.columns()) {
             let Some(place) = place else { continue };
+            let mut room = Some(column.room(rows.len())).filter(|room| at + room <= MAX_BATCH);
             let described = loop {
-                let end = at + column.room(rows.len());
-                if end > MAX_BATCH {
+                // What was foreseen was too little, or too much: what it takes, then.
+                let room = room.take().unwrap_or_else(|| column.need(messages, rows, place));
+                if at + room > MAX_BATCH {
                     return Err(too_large(rows.len()));
                 }
-                if buffer.len() < end {
-                    buffer.resize(end, 0);
+                if buffer.len() < at + room {
+                    buffer.resize(at + room, 0);
                 }
-                match column.write(buffer, at, messages, rows, place) {
-                    Ok(described) => break described,
-                    Err(Full) => column.foreseen = column.foreseen * 2 + 64,
+                if let Ok(described) = column.write(buffer, at, messages, rows, place) {
+                    break described;
                 }
             };
             column.describe(&mut buffer[descriptor..][..DESCRIPTOR], &described);
@@ -147,7 +149,16 @@ fn too_large(n: usize) -> Broke {
 impl Column {
     /// What a column of `n` cells is foreseen to take.
     fn room(&self, n: usize) -> usize {
-        presence_len(n) + offsets_len(n) + padded(n.saturating_mul(self.foreseen.max(8))) + 64
+        room(n, n.saturating_mul(self.foreseen.max(8)))
+    }
+
+    /// What it takes.
+    fn need(&self, messages: &Messages<'_>, rows: &[u32], place: usize) -> usize {
+        let len = |row: &u32| match self.source {
+            Source::Payloads => messages.payload(*row).map_or(0, Bytes::len).min(INLINE_PAYLOAD),
+            Source::Cells | Source::Shared => bytes(&messages.cells(*row)[place]).map_or(0, <[u8]>::len),
+        };
+        room(rows.len(), rows.iter().map(len).sum::<usize>().max(8 * rows.len()))
     }
 
     fn write(
@@ -177,9 +188,10 @@ impl Column {
                 self.write_cells(buffer, at, rows.len(), rows.iter().map(cell))?
             }
         };
-        // The largest so far; a batch that has more is written twice, once.
+        // The largest of late, which a large one leaves behind step by step; a batch that has more is written
+        // twice.
         let per_row = (described.end - at) / rows.len();
-        self.foreseen = self.foreseen.max(per_row.min(INLINE_PAYLOAD));
+        self.foreseen = per_row.min(INLINE_PAYLOAD).max(self.foreseen - self.foreseen / 8);
         Ok(described)
     }
 
@@ -216,6 +228,11 @@ impl Column {
             descriptor[4 + 4 * place..][..4].copy_from_slice(&short(offset).to_le_bytes());
         }
     }
+}
+
+/// What a column of `n` cells takes that have so many bytes.
+fn room(n: usize, bytes: usize) -> usize {
+    presence_len(n) + offsets_len(n) + padded(bytes) + 64
 }
 
 fn presence_len(n: usize) -> usize {

@@ -183,6 +183,26 @@ fn a_batch_that_is_too_large_is_refused() {
     assert_eq!(alone[0].2, [text(&large)]);
 }
 
+#[test]
+fn a_large_text_does_not_count_for_later_batches() {
+    let filter = [property("a"), property("b")];
+    let large = "x".repeat(5 << 20);
+    let mut messages = Messages::new(filter.to_vec().into());
+    messages.row().property("a", &large);
+    for _ in 0..2000 {
+        messages.row().property("b", "small");
+    }
+    let mut columns = Columns::new(&filter);
+    let rows: Vec<u32> = (0..2001).collect();
+    for rows in [&rows[..1], &rows[1..], &rows[..]] {
+        let batch = write(&mut columns, &filter, &messages, rows);
+        let texts =
+            if rows[0] == 0 { large.len() } else { 0 } + 5 * rows.iter().filter(|row| **row > 0).count();
+        assert!(batch.len() <= texts + 2 * (5 * rows.len() + 64), "{} rows: {}", rows.len(), batch.len());
+    }
+    assert!(columns.columns.iter().all(|column| column.foreseen <= INLINE_PAYLOAD));
+}
+
 /// Any messages, and any of their rows, are read as they were written; see `testing/fuzz.rs`.
 #[test]
 fn fuzz_any_messages_are_read_as_they_were_written() {
