@@ -5,6 +5,7 @@
 
 use std::ptr;
 
+use crate::field::Fields;
 use crate::verdict::Error;
 
 /// The layout that this crate reads.
@@ -24,27 +25,31 @@ const ALL_PRESENT: u8 = 2;
 
 #[derive(Clone, Copy)]
 struct Column {
-    kind: u8,
-    flags: u8,
+    /// Its type, and its flags in the high byte: one comparison finds the common case.
+    kind: u16,
     presence: *const u8,
     offsets: *const u8,
     data: *const u8,
 }
 
 const ABSENT: Column =
-    Column { kind: NONE, flags: 0, presence: ptr::null(), offsets: ptr::null(), data: ptr::null() };
+    Column { kind: NONE as u16, presence: ptr::null(), offsets: ptr::null(), data: ptr::null() };
 
 /// A batch that is being judged.
 pub(crate) struct Batch {
     len: u32,
-    /// By slot; kept from batch to batch.
-    columns: Vec<Column>,
+    /// By slot, as far as fields can be declared in a constant: the place of such a column is known when
+    /// the filter is compiled.
+    declared: [Column; Fields::MAX],
+    /// Those of further slots.
+    configured: Vec<Column>,
 }
 
 impl Batch {
     /// An empty batch for a filter that reads so many fields.
     pub(crate) fn new(fields: usize) -> Self {
-        Self { len: 0, columns: vec![ABSENT; fields] }
+        let configured = vec![ABSENT; fields.saturating_sub(Fields::MAX)];
+        Self { len: 0, declared: [ABSENT; Fields::MAX], configured }
     }
 
     /// Reads the header and the columns' places.
@@ -66,14 +71,19 @@ impl Batch {
             if read_u32(bytes.add(8)) as usize != len {
                 return Err(Error::new("the batch has another length than its header says"));
             }
-            self.columns.fill(ABSENT);
+            self.declared = [ABSENT; Fields::MAX];
+            self.configured.fill(ABSENT);
             for column in 0..columns {
                 let at = bytes.add(HEADER + DESCRIPTOR * column);
-                // A slot that was not asked for is one that a later minor added.
-                if let Some(place) = self.columns.get_mut(usize::from(read_u16(at))) {
+                let slot = usize::from(read_u16(at));
+                let place = match self.declared.get_mut(slot) {
+                    Some(place) => Some(place),
+                    // A slot that was not asked for is one that a later minor added.
+                    None => self.configured.get_mut(slot - Fields::MAX),
+                };
+                if let Some(place) = place {
                     *place = Column {
-                        kind: *at.add(2),
-                        flags: *at.add(3),
+                        kind: read_u16(at.add(2)),
                         presence: bytes.add(read_u32(at.add(4)) as usize),
                         offsets: bytes.add(read_u32(at.add(8)) as usize),
                         data: bytes.add(read_u32(at.add(12)) as usize),
@@ -89,10 +99,10 @@ impl Batch {
         self.len
     }
 
-    /// A message of the batch that was read last.
+    /// The messages of the batch that was read last, in order.
     #[inline(always)]
-    pub(crate) fn row(&self, index: u32) -> Row<'_> {
-        Row { batch: self, index }
+    pub(crate) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        (0..self.len).map(|index| Row { batch: self, index })
     }
 }
 
@@ -103,56 +113,67 @@ pub(crate) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// The slot's column and the place of this row's cell, if it has one.
     #[inline(always)]
-    fn cell(&self, slot: usize) -> Option<(&'a Column, usize)> {
-        let column = &self.batch.columns[slot];
-        let row = self.index as usize;
-        if column.flags & CONSTANT != 0 {
-            return Some((column, 0));
+    fn column(&self, slot: usize) -> &'a Column {
+        if slot < Fields::MAX {
+            &self.batch.declared[slot]
+        } else {
+            &self.batch.configured[slot - Fields::MAX]
         }
-        if column.flags & ALL_PRESENT == 0 {
-            if column.kind == NONE {
-                return None;
-            }
-            // SAFETY: without the flag there is a presence bit for each row.
-            let bits = unsafe { *column.presence.add(row >> 3) };
-            if bits >> (row & 7) & 1 == 0 {
-                return None;
-            }
-        }
-        Some((column, row))
     }
 
+    /// The place of this row's cell in a column of that type, if it has one there.
     #[inline(always)]
-    pub(crate) fn bytes(&self, slot: usize) -> Option<&'a [u8]> {
-        let (column, cell) = self.cell(slot)?;
-        if column.kind != BYTES && column.kind != UTF8 {
+    fn cell(&self, column: &Column, kind: u8) -> Option<usize> {
+        let row = self.index as usize;
+        if column.kind == u16::from(kind) | u16::from(ALL_PRESENT) << 8 {
+            return Some(row);
+        }
+        if column.kind & 0xff != u16::from(kind) {
             return None;
         }
+        if column.kind & u16::from(CONSTANT) << 8 != 0 {
+            return Some(0);
+        }
+        // SAFETY: without the two flags there is a presence bit for each row.
+        let bits = unsafe { *column.presence.add(row >> 3) };
+        (bits >> (row & 7) & 1 != 0).then_some(row)
+    }
+
+    /// The bytes of a cell of a column that has offsets.
+    ///
+    /// # Safety
+    /// The column is of text or bytes, and `cell` is present in it.
+    #[inline(always)]
+    unsafe fn slice(column: &Column, cell: usize) -> &'a [u8] {
         // SAFETY: a present cell of these types has two offsets, in range.
         unsafe {
             let start = read_u32(column.offsets.add(4 * cell)) as usize;
             let end = read_u32(column.offsets.add(4 * cell + 4)) as usize;
-            Some(std::slice::from_raw_parts(column.data.add(start), end - start))
+            std::slice::from_raw_parts(column.data.add(start), end - start)
         }
+    }
+
+    #[inline(always)]
+    pub(crate) fn bytes(&self, slot: usize) -> Option<&'a [u8]> {
+        let column = self.column(slot);
+        let cell = self.cell(column, BYTES).or_else(|| self.cell(column, UTF8))?;
+        // SAFETY: the cell was just found in a column of one of these types.
+        Some(unsafe { Self::slice(column, cell) })
     }
 
     #[inline(always)]
     pub(crate) fn text(&self, slot: usize) -> Option<&'a str> {
-        if self.batch.columns[slot].kind != UTF8 {
-            return None;
-        }
-        // SAFETY: cells of this type are valid UTF-8.
-        self.bytes(slot).map(|bytes| unsafe { std::str::from_utf8_unchecked(bytes) })
+        let column = self.column(slot);
+        let cell = self.cell(column, UTF8)?;
+        // SAFETY: the cell was just found in a column of text, and cells of text are valid UTF-8.
+        Some(unsafe { std::str::from_utf8_unchecked(Self::slice(column, cell)) })
     }
 
     #[inline(always)]
     pub(crate) fn number(&self, slot: usize) -> Option<i64> {
-        let (column, cell) = self.cell(slot)?;
-        if column.kind != I64 {
-            return None;
-        }
+        let column = self.column(slot);
+        let cell = self.cell(column, I64)?;
         // SAFETY: a column of this type has eight bytes for each row; they may be unaligned.
         Some(i64::from_le(unsafe { ptr::read_unaligned(column.data.add(8 * cell).cast()) }))
     }

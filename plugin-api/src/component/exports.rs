@@ -87,8 +87,8 @@ impl<F: MessageFilter> Filter<F> {
         let answer = unsafe { ANSWER.get() };
         answer.clear();
         answer.resize(batch.len() as usize, 0);
-        for (index, byte) in (0..).zip(answer.iter_mut()) {
-            let message = Message::new(batch.row(index), Ready::<F>::READS, reads);
+        for (row, byte) in batch.rows().zip(answer.iter_mut()) {
+            let message = Message::new(row, Ready::<F>::READS, reads);
             let (code, delay) = encode(filter.judge(&message));
             *byte = code;
             if code == 2 {

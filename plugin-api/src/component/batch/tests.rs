@@ -83,7 +83,7 @@ fn check(fields: usize, n: u32, columns: &[Written], rows: impl Fn(&Batch)) {
 fn missing_and_empty_are_told_apart() {
     let cells = [Some("us"), None, Some(""), Some("grüße")];
     check(1, 4, &[column(0, UTF8, &cells)], |batch| {
-        let read: Vec<Option<&str>> = (0..4).map(|row| batch.row(row).text(0)).collect();
+        let read: Vec<Option<&str>> = batch.rows().map(|row| row.text(0)).collect();
         assert_eq!(read, cells);
     });
 }
@@ -94,7 +94,7 @@ fn presence_goes_on_beyond_a_byte() {
     let cells: Vec<Option<&str>> =
         texts.iter().enumerate().map(|(row, text)| (row % 3 != 1).then_some(text.as_str())).collect();
     check(1, 300, &[column(0, UTF8, &cells)], |batch| {
-        let read: Vec<Option<&str>> = (0..300).map(|row| batch.row(row).text(0)).collect();
+        let read: Vec<Option<&str>> = batch.rows().map(|row| row.text(0)).collect();
         assert_eq!(read, cells);
     });
 }
@@ -103,7 +103,7 @@ fn presence_goes_on_beyond_a_byte() {
 fn numbers_are_read_whole() {
     let cells = [0, -1, i64::MIN, i64::MAX];
     check(2, 4, &[numbers(1, &cells)], |batch| {
-        let read: Vec<Option<i64>> = (0..4).map(|row| batch.row(row).number(1)).collect();
+        let read: Vec<Option<i64>> = batch.rows().map(|row| row.number(1)).collect();
         assert_eq!(read, cells.map(Some));
     });
 }
@@ -113,15 +113,15 @@ fn a_constant_is_every_rows() {
     let mut topic = column(0, UTF8, &[Some("persistent://a/b/c")]);
     topic.flags = CONSTANT | ALL_PRESENT;
     check(1, 1000, &[topic], |batch| {
-        assert_eq!(batch.row(0).text(0), Some("persistent://a/b/c"));
-        assert_eq!(batch.row(999).text(0), Some("persistent://a/b/c"));
+        assert_eq!(batch.rows().next().unwrap().text(0), Some("persistent://a/b/c"));
+        assert_eq!(batch.rows().nth(999).unwrap().text(0), Some("persistent://a/b/c"));
     });
 }
 
 #[test]
 fn a_column_that_is_not_there_is_missing() {
     check(3, 1, &[column(1, UTF8, &[Some("x")])], |batch| {
-        let row = batch.row(0);
+        let row = batch.rows().next().unwrap();
         assert_eq!((row.text(0), row.text(1), row.bytes(2), row.number(2)), (None, Some("x"), None, None));
     });
 }
@@ -129,7 +129,7 @@ fn a_column_that_is_not_there_is_missing() {
 #[test]
 fn a_column_of_another_type_is_missing() {
     check(2, 1, &[column(0, BYTES, &[Some("x")]), numbers(1, &[7])], |batch| {
-        let row = batch.row(0);
+        let row = batch.rows().next().unwrap();
         assert_eq!((row.text(0), row.bytes(0), row.number(0)), (None, Some(&b"x"[..]), None));
         assert_eq!((row.text(1), row.bytes(1), row.number(1)), (None, None, Some(7)));
     });
@@ -138,7 +138,7 @@ fn a_column_of_another_type_is_missing() {
 #[test]
 fn a_column_of_a_later_minor_is_passed_over() {
     check(1, 1, &[column(9, UTF8, &[Some("later")]), column(0, UTF8, &[Some("x")])], |batch| {
-        assert_eq!(batch.row(0).text(0), Some("x"));
+        assert_eq!(batch.rows().next().unwrap().text(0), Some("x"));
     });
 }
 
@@ -152,7 +152,7 @@ fn nothing_is_left_of_the_batch_before() {
         batch.read(first.as_ptr(), first.len()).unwrap();
         batch.read(second.as_ptr(), second.len()).unwrap();
     }
-    assert_eq!(batch.row(0).text(0), None);
+    assert_eq!(batch.rows().next().unwrap().text(0), None);
 }
 
 #[test]
