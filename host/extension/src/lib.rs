@@ -36,7 +36,7 @@ pub use extensions::{
     Inspection, Key, Kind, MAX_CONFIG_BYTES, Options, RefusedFile, RegisterError, Registered, RemoveError,
     Scope, Source, Tally, Unavailable,
 };
-pub use filter::{Broke, BrokeKind, MessageFilter, Verdict};
+pub use filter::{Broke, BrokeKind, Delay, MessageFilter, Verdict};
 pub use lister::{ListRequest, Mode, TopicLister, TopicSet, Topics};
 pub use message::{Cell, Field, Messages, Row};
 pub use names::{Domain, NameError, NamespaceName, TopicName};

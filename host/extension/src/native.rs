@@ -15,7 +15,7 @@ use weir_plugin_api::native::{Batch, Failure, FilterBox, Host, Payloads, Slot};
 
 use crate::artifact::{Description, Loaded, OpenError, fields_of};
 use crate::extensions::Kind;
-use crate::filter::{Broke, BrokeKind, MessageFilter, Verdict};
+use crate::filter::{Broke, BrokeKind, Delay, MessageFilter, Verdict};
 use crate::lister::TopicLister;
 use crate::message::{Field, Mapping, Messages};
 use crate::said;
@@ -193,13 +193,14 @@ impl Payloads for Given<'_> {
 
 /// Reads a library's answer; on an error `verdicts` is as it was.
 fn read(words: &[u64], verdicts: &mut Vec<Verdict>) -> Result<(), Broke> {
-    // As a fold over all words, not up to the first bad one, this becomes a few vector instructions.
-    let most = words.iter().fold(0, |most, word| most.max(word & 0xff));
-    if most > 3 {
+    // The bits of all codes: above 3 if one of them is, and at most 1 if all of them are. As a fold over
+    // all words, not up to the first bad one, this becomes a few vector instructions.
+    let bits = words.iter().fold(0, |bits, word| bits | word) & 0xff;
+    if bits > 3 {
         let reason = "it answered with a verdict that is not 0 to 3".into();
         return Err(Broke { kind: BrokeKind::BadAnswer, reason });
     }
-    if most <= 1 {
+    if bits <= 1 {
         // Nearly all answers are yes or no, and among these two no branch is mispredicted.
         let yes_or_no = |word: &u64| if word & 0xff == 0 { Verdict::Accept } else { Verdict::Reject };
         verdicts.extend(words.iter().map(yes_or_no));
@@ -208,7 +209,7 @@ fn read(words: &[u64], verdicts: &mut Vec<Verdict>) -> Result<(), Broke> {
     verdicts.extend(words.iter().map(|word| match word & 0xff {
         0 => Verdict::Accept,
         1 => Verdict::Reject,
-        2 => Verdict::Reschedule(std::time::Duration::from_millis(word >> 32)),
+        2 => Verdict::Reschedule(Delay::from_millis((word >> 32) as u32)),
         _ => Verdict::Broke,
     }));
     Ok(())

@@ -285,7 +285,7 @@ impl Answer {
         match verdict {
             Verdict::Accept => Self::Accept,
             Verdict::Reject => Self::Reject,
-            Verdict::Reschedule(delay) => Self::Reschedule(delay),
+            Verdict::Reschedule(delay) => Self::Reschedule(delay.into()),
             Verdict::Broke => Self::Broke(Broke {
                 kind: BrokeKind::Error,
                 reason: match words() {

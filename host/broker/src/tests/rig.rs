@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use parking_lot::Mutex;
 use tempfile::TempDir;
-use weir_extension::{Broke, Builtin, Cell, ClassName, Extensions, Field, MessageFilter, Verdict};
+use weir_extension::{Broke, Builtin, Cell, ClassName, Delay, Extensions, Field, MessageFilter, Verdict};
 use weir_filter::{FilterRef, OnFailure, Origin};
 use weir_store::Options;
 
@@ -25,7 +25,8 @@ use crate::*;
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long `later…` is put off, and the first pause of what is withheld.
-const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE_MILLIS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(PAUSE_MILLIS as u64);
 
 pub(super) fn single(text: &str) -> Bytes {
     encode(b'S', 0, &[text])
@@ -173,7 +174,9 @@ impl MessageFilter for Words {
             let first = *before == 1;
             verdicts.push(match text {
                 _ if text.starts_with("no") => Verdict::Reject,
-                _ if text.starts_with("later") && first => Verdict::Reschedule(PAUSE),
+                _ if text.starts_with("later") && first => {
+                    Verdict::Reschedule(Delay::from_millis(PAUSE_MILLIS))
+                }
                 _ if text.starts_with("bad") || (text.starts_with("sick") && first) => Verdict::Broke,
                 _ => Verdict::Accept,
             });

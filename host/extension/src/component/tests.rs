@@ -11,7 +11,7 @@ use wasmtime::component::{Component, Linker};
 use super::imports::{self, State};
 use super::{Code, Exports, Extension, Linked, Runtime, Tier};
 use crate::artifact::{Limits, Loaded};
-use crate::filter::{BrokeKind, Verdict};
+use crate::filter::{BrokeKind, Delay, Verdict};
 use crate::message::Messages;
 use crate::testing::{Bench, filter, guest, judge};
 
@@ -64,7 +64,7 @@ fn an_error_breaks_its_message_only() {
     let verdicts =
         told(&*misbehaving(&bench, PATIENT), &["error", "accept", "reject", "reschedule", "nonsense"])
             .unwrap();
-    let later = Verdict::Reschedule(Duration::from_millis(1));
+    let later = Verdict::Reschedule(Delay::from_millis(1));
     assert_eq!(verdicts, [Verdict::Broke, Verdict::Accept, Verdict::Reject, later, Verdict::Broke]);
 }
 

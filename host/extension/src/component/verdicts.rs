@@ -1,8 +1,6 @@
 //! What a component answers to a batch: a byte a message, then a delay for each that is rescheduled.
 
-use std::time::Duration;
-
-use crate::filter::{Broke, BrokeKind, Verdict};
+use crate::filter::{Broke, BrokeKind, Delay, Verdict};
 
 /// Reads an answer for `n` messages and appends their verdicts; on an error `verdicts` is as it was.
 ///
@@ -38,7 +36,7 @@ pub(super) fn read(answer: &[u8], n: usize, verdicts: &mut Vec<Verdict>) -> Resu
         1 => Verdict::Reject,
         2 => {
             let millis = delays.next().map_or(0, |delay| u32::from_le_bytes(*delay));
-            Verdict::Reschedule(Duration::from_millis(millis.into()))
+            Verdict::Reschedule(Delay::from_millis(millis))
         }
         _ => Verdict::Broke,
     }));
@@ -58,10 +56,10 @@ mod tests {
         let mut verdicts = vec![Verdict::Broke];
         let answer = [0, 1, 2, 3, 2, 0xdc, 5, 0, 0, 0xff, 0xff, 0xff, 0xff];
         read(&answer, 5, &mut verdicts).unwrap();
-        let later = |millis| Verdict::Reschedule(Duration::from_millis(millis));
+        let later = |millis| Verdict::Reschedule(Delay::from_millis(millis));
         assert_eq!(
             verdicts[1..],
-            [Verdict::Accept, Verdict::Reject, later(1500), Verdict::Broke, later(u32::MAX.into())]
+            [Verdict::Accept, Verdict::Reject, later(1500), Verdict::Broke, later(u32::MAX)]
         );
         read(&[], 0, &mut verdicts).unwrap();
         assert_eq!(verdicts.len(), 6);

@@ -27,7 +27,7 @@ pub(super) fn open_as_next_minor(header: &'static LibHeader, version: String) ->
 fn words_are_read() {
     let mut verdicts = Vec::new();
     read(&[0, 1, 2 | 1500 << 32, 3], &mut verdicts).unwrap();
-    let later = Verdict::Reschedule(std::time::Duration::from_millis(1500));
+    let later = Verdict::Reschedule(Delay::from_millis(1500));
     assert_eq!(verdicts, [Verdict::Accept, Verdict::Reject, later, Verdict::Broke]);
     assert_eq!(read(&[0, 4], &mut verdicts).unwrap_err().kind, BrokeKind::BadAnswer);
     assert_eq!(verdicts.len(), 4);

@@ -2,13 +2,12 @@
 //! component, and from the plain function that both were made of.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::{Bench, filter, guest, judge};
 use crate::artifact::Limits;
-use crate::filter::Verdict;
+use crate::filter::{Delay, Verdict};
 use crate::message::{Field, Messages};
 
 /// What one message holds; odd values among them.
@@ -149,7 +148,7 @@ fn plain(sample: &Sample, also: bool) -> Verdict {
     match hash % 4 {
         0 => Verdict::Accept,
         1 => Verdict::Reject,
-        2 => Verdict::Reschedule(Duration::from_millis(hash >> 40)),
+        2 => Verdict::Reschedule(Delay::from_millis((hash >> 40) as u32)),
         _ => Verdict::Broke,
     }
 }

@@ -13,7 +13,7 @@ use super::{Bench, filter, guest, judge, text};
 use crate::artifact::{Description, Limits, fields_of, sniff};
 use crate::component::fuzzing;
 use crate::extensions::Form;
-use crate::filter::Verdict;
+use crate::filter::{Delay, Verdict};
 use crate::message::Messages;
 
 /// Xorshift. Its seed is said, so that what was found is found again (`WEIR_FUZZ_SEED`).
@@ -144,7 +144,7 @@ fn plainly(answer: &[u8], n: usize) -> Option<Vec<Verdict>> {
             1 => Verdict::Reject,
             2 => {
                 let millis = u32::from_le_bytes(delays.next()?.try_into().ok()?);
-                Verdict::Reschedule(Duration::from_millis(millis.into()))
+                Verdict::Reschedule(Delay::from_millis(millis))
             }
             3 => Verdict::Broke,
             _ => return None,

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use proptest::prelude::*;
-use weir_extension::{Builtin, ClassName, Extensions, Field, TopicName};
+use weir_extension::{Builtin, ClassName, Delay, Extensions, Field, TopicName};
 
 use super::*;
 use crate::binding::{Binding, FilterRef, Origin, Target};
@@ -54,7 +54,7 @@ impl MessageFilter for Scripted {
             verdicts.push(match act {
                 Accept => Verdict::Accept,
                 Reject => Verdict::Reject,
-                Later => Verdict::Reschedule(Duration::from_millis(7)),
+                Later => Verdict::Reschedule(Delay::from_millis(7)),
                 Error => Verdict::Broke,
                 Trap => return Err(broke(BrokeKind::Trap)),
                 Panic => panic!("boom"),
