@@ -109,8 +109,8 @@ impl<F: MessageFilter> Filter for Guarded<Ready<F>> {
         let verdicts = verdicts.as_mut_slice();
         // Once for the batch and not for each message: after a panic, nothing of the batch counts.
         let judged = catch_unwind(AssertUnwindSafe(|| {
-            for (index, verdict) in verdicts.iter_mut().enumerate() {
-                let message = Message::new(batch.row(index), Ready::<F>::READS, reads);
+            for (row, verdict) in batch.messages().zip(verdicts) {
+                let message = Message::new(row, Ready::<F>::READS, reads);
                 let (code, delay) = encode(filter.judge(&message));
                 *verdict = u64::from(code) | u64::from(delay) << 32;
             }

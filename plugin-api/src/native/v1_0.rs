@@ -1,11 +1,12 @@
-//! The native contract, minor 1.0. Frozen: a type in this file never changes again, since `abi_stable`
-//! refuses a library whose layout differs from what the host expects.
+//! The native contract, minor 1.0. From the first release on it is frozen: a type in this file never changes
+//! again then, since `abi_stable` refuses a library whose layout differs from what the host expects.
 //!
 //! Everything that crosses the boundary is here. What an author sees lies elsewhere, and may grow.
 
 #![expect(unused_qualifications, clippy::mem_forget, reason = "what abi_stable's macros generate")]
 
 use std::marker::PhantomData;
+use std::ptr;
 
 use abi_stable::StableAbi;
 use abi_stable::library::RootModule;
@@ -163,10 +164,11 @@ impl<'a> Batch<'a> {
         payloads: &'a P,
     ) -> Self {
         assert!(columns.iter().all(|c| usize::from(*c) < stride), "a column lies outside a row");
-        let held = slots.len().checked_div(stride).unwrap_or(usize::MAX);
+        let held =
+            slots.len().checked_div(stride).map_or(u32::MAX, |held| held.min(u32::MAX as usize) as u32);
         // As a fold over all rows, and not up to the first bad one, this becomes a few vector instructions.
-        let last = rows.iter().fold(0, |last: u32, row| last.max(*row)) as usize;
-        assert!(rows.is_empty() || last < held, "row {last} of {held}");
+        let outside = rows.iter().fold(false, |outside, row| outside | (*row >= held));
+        assert!(!outside, "a row is not among the {held} of the batch");
         Self {
             slots: slots.into(),
             columns: columns.into(),
@@ -186,29 +188,34 @@ impl<'a> Batch<'a> {
         self.rows.is_empty()
     }
 
-    /// The `index`th message that is asked for.
-    ///
-    /// # Panics
-    /// When there are fewer.
+    /// The messages that are asked for, in order.
     #[inline(always)]
-    pub(crate) fn row(&self, index: usize) -> super::Row<'_> {
-        let row = self.rows[index];
-        let start = row as usize * self.stride as usize;
-        super::Row::new(&self.slots.as_slice()[start..], self.columns.as_slice(), row, self)
+    pub(crate) fn messages(&self) -> impl Iterator<Item = super::Row<'_>> {
+        let (slots, stride) = (self.slots.as_slice(), self.stride as usize);
+        let columns = self.columns.as_slice();
+        self.rows.as_slice().iter().map(move |row| {
+            let start = *row as usize * stride;
+            // SAFETY: `new` has checked that every row that is asked for lies in the slots.
+            let slots = unsafe { slots.get_unchecked(start..start + stride) };
+            // SAFETY: it has also checked that every column lies in a row.
+            unsafe { super::Row::new(slots, columns, *row, self) }
+        })
     }
 }
 
-/// One cell of a view: 24 bytes, borrowed from the entry that it was read from.
+/// One cell of a view: 16 bytes, borrowed from the entry that it was read from.
 #[repr(C)]
 #[derive(StableAbi, Clone, Copy)]
 pub struct Slot<'a> {
-    /// Where bytes and text begin; null for the rest.
+    /// Where bytes and text begin; the value of a number or a flag, as an address that is never followed.
     data: *const u8,
-    /// The length of bytes and text, the value of the rest.
-    word: u64,
-    kind: u8,
+    /// What it holds, in the highest byte; below it the length of bytes and text.
+    kind_and_len: u64,
     borrowed: PhantomData<&'a u8>,
 }
+
+// A number has to fit where an address does.
+const _: () = assert!(size_of::<usize>() == 8, "the native form is for hosts of 64 bits");
 
 // SAFETY: a slot is a shared borrow of bytes, or a number: `&[u8]` is both.
 unsafe impl Send for Slot<'_> {}
@@ -230,50 +237,64 @@ pub enum Value<'a> {
     Flag(bool),
 }
 
-const MISSING: u8 = 0;
-const BYTES: u8 = 1;
-const TEXT: u8 = 2;
-const NUMBER: u8 = 3;
-const FLAG: u8 = 4;
+const MISSING: u64 = 0;
+const BYTES: u64 = 1;
+const TEXT: u64 = 2;
+const NUMBER: u64 = 3;
+const FLAG: u64 = 4;
+
+/// Bits of a length: no processor of today has addresses for more bytes.
+const LEN_BITS: u32 = 56;
 
 impl<'a> Slot<'a> {
     /// The message has no such field; a missing payload is asked for.
-    pub const MISSING: Slot<'static> =
-        Slot { data: std::ptr::null(), word: 0, kind: MISSING, borrowed: PhantomData };
+    pub const MISSING: Slot<'static> = Slot::of_word(0, MISSING);
 
     /// Bytes.
     #[inline(always)]
     pub const fn bytes(bytes: &'a [u8]) -> Self {
-        Self { data: bytes.as_ptr(), word: bytes.len() as u64, kind: BYTES, borrowed: PhantomData }
+        Self::of_slice(bytes, BYTES)
     }
 
     /// Text.
     #[inline(always)]
     pub const fn text(text: &'a str) -> Self {
-        Self { data: text.as_ptr(), word: text.len() as u64, kind: TEXT, borrowed: PhantomData }
+        Self::of_slice(text.as_bytes(), TEXT)
     }
 
     /// A whole number.
     #[inline(always)]
     pub const fn number(number: i64) -> Self {
-        Self { data: std::ptr::null(), word: number.cast_unsigned(), kind: NUMBER, borrowed: PhantomData }
+        Self::of_word(number.cast_unsigned(), NUMBER)
     }
 
     /// Yes or no.
     #[inline(always)]
     pub const fn flag(flag: bool) -> Self {
-        Self { data: std::ptr::null(), word: flag as u64, kind: FLAG, borrowed: PhantomData }
+        Self::of_word(flag as u64, FLAG)
+    }
+
+    #[inline(always)]
+    const fn of_slice(bytes: &'a [u8], kind: u64) -> Self {
+        let kind_and_len = bytes.len() as u64 | kind << LEN_BITS;
+        Self { data: bytes.as_ptr(), kind_and_len, borrowed: PhantomData }
+    }
+
+    #[inline(always)]
+    const fn of_word(word: u64, kind: u64) -> Self {
+        let data = ptr::without_provenance(word as usize);
+        Self { data, kind_and_len: kind << LEN_BITS, borrowed: PhantomData }
     }
 
     /// What it holds. A kind that this minor does not know reads as missing.
     #[inline(always)]
-    pub const fn value(self) -> Value<'a> {
-        match self.kind {
+    pub fn value(self) -> Value<'a> {
+        match self.kind_and_len >> LEN_BITS {
             BYTES => Value::Bytes(self.slice()),
             // SAFETY: only `text` makes this kind, from a `str`.
             TEXT => Value::Text(unsafe { std::str::from_utf8_unchecked(self.slice()) }),
-            NUMBER => Value::Number(self.word.cast_signed()),
-            FLAG => Value::Flag(self.word != 0),
+            NUMBER => Value::Number((self.data.addr() as u64).cast_signed()),
+            FLAG => Value::Flag(self.data.addr() != 0),
             _ => Value::Missing,
         }
     }
@@ -281,9 +302,13 @@ impl<'a> Slot<'a> {
     /// The bytes of a slot made by `bytes` or `text`.
     #[inline(always)]
     const fn slice(self) -> &'a [u8] {
-        // SAFETY: for these two kinds `data` and `word` are a slice's pointer and length, and the
-        // slice lives as long as 'a.
-        unsafe { std::slice::from_raw_parts(self.data, self.word as usize) }
+        let len = (self.kind_and_len & ((1 << LEN_BITS) - 1)) as usize;
+        // SAFETY: for these two kinds `data` and `len` are a slice's pointer and length, and the slice
+        // lives as long as 'a.
+        unsafe {
+            std::hint::assert_unchecked(!self.data.is_null());
+            std::slice::from_raw_parts(self.data, len)
+        }
     }
 }
 
