@@ -89,17 +89,17 @@ pub enum Cell<'a> {
 /// `fields` are the cells' meanings, in order. Rows are appended by a protocol's decoder, which offers
 /// everything it finds; what no filter reads is dropped there and then.
 ///
-/// Memory: 24 bytes a cell, twice that while it grows, and a reference count for each payload if payloads
+/// Memory: 16 bytes a cell, twice that while it grows, and a reference count for each payload if payloads
 /// are read.
 pub struct Messages<'a> {
     fields: Arc<[Field]>,
-    rows: u32,
-    /// `rows` × `fields`, row by row, and missing cells for rows to come: blanking many at once costs less
-    /// than a call for each row.
+    rows: usize,
+    /// `rows` × `fields`, row by row.
     cells: Vec<Slot<'a>>,
     /// One a row if payloads are read, else empty.
     payloads: Vec<Option<Bytes>>,
-    wanted: Wanted,
+    /// Boxed, since a batch is moved each time it is recycled.
+    wanted: Box<Wanted>,
 }
 
 /// Where an offered value goes. Kept over the batches of a worker by [`Messages::recycle`].
@@ -116,7 +116,13 @@ struct WantedProperty {
     /// The first and the last bytes of its name, as [`ends`] has them.
     ends: [u64; 2],
     column: u16,
+    /// Where it was found last among a message's properties: producers send them in one order.
+    place: usize,
 }
+
+/// As many rows are filled column by column: what is read of their messages then still lies in the
+/// nearest cache when the next column comes to it.
+const BLOCK: usize = 64;
 
 /// A column of a filter that a batch does not have.
 const NONE: u16 = u16::MAX;
@@ -133,16 +139,15 @@ impl<'a> Messages<'a> {
     /// No rows yet, with these fields as columns. A field named twice is filled once, where it stands
     /// first.
     pub fn new(fields: Arc<[Field]>) -> Self {
-        let wanted = Wanted::new(&fields);
+        let wanted = Box::new(Wanted::new(&fields));
         Self { fields, rows: 0, cells: Vec::new(), payloads: Vec::new(), wanted }
     }
 
     /// No rows again, for another batch with the same fields: keeps the memory, and what was learned of
     /// the order of properties.
     pub fn recycle<'b>(self) -> Messages<'b> {
-        let Self { fields, rows, mut cells, mut payloads, wanted } = self;
-        // As many as the next batch may need, if it is like this one.
-        cells.truncate(rows as usize * fields.len());
+        let Self { fields, mut cells, mut payloads, wanted, .. } = self;
+        cells.clear();
         payloads.clear();
         // Collecting a vector into one of another lifetime reuses its memory.
         let cells = cells.into_iter().map(|_| Slot::MISSING).collect();
@@ -156,7 +161,7 @@ impl<'a> Messages<'a> {
 
     /// The number of messages.
     pub fn len(&self) -> usize {
-        self.rows as usize
+        self.rows
     }
 
     /// Whether there is no message.
@@ -164,41 +169,58 @@ impl<'a> Messages<'a> {
         self.rows == 0
     }
 
-    /// Appends a row whose cells are all missing.
-    #[inline(always)]
-    pub fn row(&mut self) -> Row<'_, 'a> {
-        let base = self.rows as usize * self.fields.len();
-        let end = base + self.fields.len();
-        if end > self.cells.len() {
-            self.grow(end);
+    /// Appends `n` rows whose cells are all missing; gives back the number of the first.
+    #[inline]
+    pub fn append(&mut self, n: usize) -> usize {
+        let first = self.rows;
+        self.rows += n;
+        self.cells.resize(self.rows * self.fields.len(), Slot::MISSING);
+        if self.reads_payload() {
+            self.payloads.resize(self.rows, None);
         }
-        self.rows += 1;
-        let payload = if self.reads_payload() {
-            self.payloads.push(None);
-            self.payloads.last_mut()
-        } else {
-            None
-        };
-        Row { cells: &mut self.cells[base..end], wanted: &mut self.wanted, payload }
+        first
     }
 
-    /// Makes room for the row that ends there.
-    #[cold]
-    #[inline(never)]
-    fn grow(&mut self, end: usize) {
-        self.cells.resize(end.max(2 * self.cells.len()), Slot::MISSING);
+    /// Appends a row whose cells are all missing, to be filled.
+    pub fn row(&mut self) -> Row<'_, 'a> {
+        let base = self.append(1) * self.fields.len();
+        Row { cells: &mut self.cells[base..], wanted: &mut self.wanted, payload: self.payloads.last_mut() }
     }
 
     /// Offers a text field for all rows from `first` on: what they share and their entry does not know,
     /// as their topic's name.
-    pub fn fill_text(&mut self, field: &Field, first: u32, value: &'a str) {
+    pub fn fill_text(&mut self, field: &Field, first: usize, value: &'a str) {
         debug_assert_eq!(field.kind(), CellKind::Text, "{field:?} is of another kind");
         let column = field.place().and_then(|place| self.wanted.named[place]);
         if let Some(column) = column {
             let width = self.fields.len();
-            let cells = &mut self.cells[..self.rows as usize * width];
-            let rest = cells.iter_mut().skip(first as usize * width + usize::from(column));
+            let rest = self.cells.iter_mut().skip(first * width + usize::from(column));
             rest.step_by(width).for_each(|cell| *cell = Slot::text(value));
+        }
+    }
+
+    /// Offers the properties of all rows from `first` on, a list for each row. Their names are unique
+    /// within a message: so the contract has it, and so one comparison finds a property that lies where
+    /// the last message had it.
+    #[inline(always)]
+    pub fn fill_properties<'p>(
+        &mut self,
+        first: usize,
+        mut lists: impl Iterator<Item = &'p [(&'p str, &'a str)]> + Clone,
+    ) where
+        'a: 'p,
+    {
+        let width = self.fields.len();
+        let mut cells = &mut self.cells[first * width..];
+        while !cells.is_empty() {
+            let (block, rest) = cells.split_at_mut(cells.len().min(BLOCK * width));
+            for wanted in &mut self.wanted.properties {
+                wanted.fill(block, width, lists.clone());
+            }
+            cells = rest;
+            if !cells.is_empty() {
+                lists.by_ref().take(BLOCK).for_each(drop);
+            }
         }
     }
 
@@ -223,13 +245,13 @@ impl<'a> Messages<'a> {
     #[inline]
     pub(crate) fn cells(&self, row: u32) -> &[Slot<'a>] {
         let width = self.fields.len();
-        &self.all_cells()[row as usize * width..][..width]
+        &self.cells[row as usize * width..][..width]
     }
 
     /// All cells, row by row.
     #[inline]
     pub(crate) fn all_cells(&self) -> &[Slot<'a>] {
-        &self.cells[..self.rows as usize * self.fields.len()]
+        &self.cells
     }
 
     /// The payload of one message, if payloads are read and it was given one.
@@ -252,39 +274,6 @@ impl<'a> Row<'_, 'a> {
         let wanted = self.wanted.properties.iter().find(|wanted| wanted.is_called(name));
         if let Some(property) = wanted {
             self.cells[usize::from(property.column)] = Slot::text(value);
-        }
-    }
-
-    /// Offers all properties at once: as [`property`](Self::property) for each, and several times cheaper
-    /// where a message has few of them.
-    #[inline(always)]
-    pub fn properties(&mut self, properties: &[(&str, &'a str)]) {
-        // For each number a loop without a counter.
-        match properties.len() {
-            0 => {}
-            1 => self.few::<1>(properties),
-            2 => self.few::<2>(properties),
-            3 => self.few::<3>(properties),
-            4 => self.few::<4>(properties),
-            5 => self.few::<5>(properties),
-            6 => self.few::<6>(properties),
-            7 => self.few::<7>(properties),
-            8 => self.few::<8>(properties),
-            _ => properties.iter().for_each(|(name, value)| self.property(name, value)),
-        }
-    }
-
-    #[inline(always)]
-    fn few<const N: usize>(&mut self, properties: &[(&str, &'a str)]) {
-        let Some(properties) = properties.first_chunk::<N>() else { return };
-        for wanted in &self.wanted.properties {
-            // From the end, since the last one of a name stands.
-            let found = properties.iter().rfind(|(name, _)| wanted.is_called(name));
-            if let Some((_, value)) = found
-                && let Some(cell) = self.cells.get_mut(usize::from(wanted.column))
-            {
-                *cell = Slot::text(value);
-            }
         }
     }
 
@@ -344,10 +333,66 @@ impl Wanted {
 impl WantedProperty {
     fn new(name: &Arc<str>, column: u16) -> Self {
         let ends = if name.len() < 8 { ends::<4>(name) } else { ends::<8>(name) };
-        Self { name: name.clone(), ends, column }
+        Self { name: name.clone(), ends, column, place: 0 }
     }
 
-    /// Equality of short names without a call: 2 to 3 ns less than `==`, several times a message.
+    /// Fills its column in some rows, from a list of properties for each.
+    #[inline(always)]
+    fn fill<'p, 'a: 'p>(
+        &mut self,
+        cells: &mut [Slot<'a>],
+        width: usize,
+        lists: impl Iterator<Item = &'p [(&'p str, &'a str)]>,
+    ) {
+        // How a name is compared is chosen once for all rows.
+        match self.name.len() {
+            8..=16 => self.fill_by::<8>(cells, width, lists),
+            4..=7 => self.fill_by::<4>(cells, width, lists),
+            _ => self.fill_by::<0>(cells, width, lists),
+        }
+    }
+
+    /// Compares the first and the last N bytes of a name that has N to 2 N; all of it, if N is 0. On its own,
+    /// since the loop needs all registers.
+    #[inline(never)]
+    fn fill_by<'p, 'a: 'p, const N: usize>(
+        &mut self,
+        cells: &mut [Slot<'a>],
+        width: usize,
+        lists: impl Iterator<Item = &'p [(&'p str, &'a str)]>,
+    ) {
+        let (column, own, own_ends) = (usize::from(self.column), &*self.name, self.ends);
+        // Said here, so that nothing of it is checked for each row.
+        assert!(column < width && own.len() >= N, "a column lies in its row, and a name has its ends");
+        let mut place = self.place;
+        for (row, properties) in cells.chunks_exact_mut(width).zip(lists) {
+            let is_called = |name: &str| match N {
+                0 => *name == *own,
+                _ => name.len() == own.len() && ends::<N>(name) == own_ends,
+            };
+            // Each arm writes for itself: a cell that came out of the `match` would pass through memory
+            // in two sizes, which costs more than all the rest.
+            match properties.get(place) {
+                Some((name, value)) if is_called(name) => row[column] = Slot::text(value),
+                _ => {
+                    if let Some(found) = self.find(properties) {
+                        place = found;
+                        row[column] = Slot::text(properties[found].1);
+                    }
+                }
+            }
+        }
+        self.place = place;
+    }
+
+    /// Where it is among a message's properties.
+    #[cold]
+    #[inline(never)]
+    fn find(&self, properties: &[(&str, &str)]) -> Option<usize> {
+        properties.iter().position(|(name, _)| self.is_called(name))
+    }
+
+    /// Equality without a call, of names of some lengths: 2 to 3 ns less than `==`.
     #[inline(always)]
     fn is_called(&self, name: &str) -> bool {
         name.len() == self.name.len()

@@ -15,12 +15,17 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
-use weir_extension::{Configured, MessageFilter};
+use weir_extension::{Configured, MessageFilter, Messages};
 
+use crate::chain::Pinned;
 use crate::judge::ONE_BY_ONE;
 
 /// How many batches wait for each thread before callers wait in turn.
 const QUEUED_PER_THREAD: usize = 16;
+
+/// The most cells that a view keeps from one batch to the next, 16 bytes each: a thousand messages of 64
+/// fields.
+const MAX_SPARE_CELLS: usize = 1 << 16;
 
 /// The most instances that one thread keeps warm. One more, and the one not used for longest goes.
 const MAX_INSTANCES: usize = 256;
@@ -81,6 +86,8 @@ pub struct Worker {
     instances: HashMap<u64, Warm>,
     /// Counts uses, to tell which is the oldest.
     uses: u64,
+    /// The memory of the last view, for the next one of the same fields.
+    spare: Option<Messages<'static>>,
     /// How long messages of a batch that broke are judged one by one.
     patience: Duration,
     /// Of its thread; none in tests without one.
@@ -280,11 +287,27 @@ fn work(jobs: &Receiver<Job>, seat: &Arc<Seat>) {
 
 impl Default for Worker {
     fn default() -> Self {
-        Self { instances: HashMap::new(), uses: 0, patience: ONE_BY_ONE, seat: None }
+        Self { instances: HashMap::new(), uses: 0, spare: None, patience: ONE_BY_ONE, seat: None }
     }
 }
 
 impl Worker {
+    /// A view without messages, with the fields that a chain reads: in the memory of the last one that was
+    /// [given back](Self::give_back), and with what it learned, if that had the same fields.
+    pub fn view<'a>(&mut self, chain: &Pinned) -> Messages<'a> {
+        match self.spare.take() {
+            Some(spare) if Arc::ptr_eq(spare.fields(), chain.reads()) => spare.recycle(),
+            _ => Messages::new(Arc::clone(chain.reads())),
+        }
+    }
+
+    /// Keeps the memory of a view for the next one, unless it is much.
+    pub fn give_back(&mut self, view: Messages<'_>) {
+        if view.len() * view.fields().len() <= MAX_SPARE_CELLS {
+            self.spare = Some(view.recycle());
+        }
+    }
+
     /// How long messages of a batch that broke are judged one by one.
     pub(crate) fn patience(&self) -> Duration {
         self.patience

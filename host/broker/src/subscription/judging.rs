@@ -3,10 +3,8 @@
 //! Entries are opened, viewed, judged together, and those that are accepted in part are rewritten. Nothing
 //! here knows cursors or consumers.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
-use weir_filter::{Judgement, Messages, OnFailure, Outcome, Paused, Pinned, TopicName, Worker};
+use weir_filter::{Judgement, OnFailure, Outcome, Paused, Pinned, TopicName, Worker};
 use weir_store::{Position, StoredEntry};
 
 use super::window::{Indexes, Judged, Parcel, Task, Wait, Want};
@@ -183,11 +181,13 @@ impl Batch {
         chunk: Vec<(Task, Part)>,
     ) -> bool {
         let judgement = {
-            let mut messages = Messages::new(Arc::clone(chain.reads()));
+            let mut messages = worker.view(chain);
             for (_, part) in &chunk {
                 part.opened.view(topic, &mut messages);
             }
-            worker.judge(chain, &messages)
+            let judgement = worker.judge(chain, &messages);
+            worker.give_back(messages);
+            judgement
         };
         let outcomes = match judgement {
             Judgement::Judged(outcomes) => outcomes,

@@ -14,7 +14,8 @@ fn check(offered: &[(&str, &str)], expected: [Option<&str>; 2]) {
         for (name, value) in offered {
             row.property(name, value);
         }
-        messages.row().properties(offered);
+        let first = messages.append(1);
+        messages.fill_properties(first, std::iter::once(offered));
     }
     for row in 0..4 {
         let cells = [0, 1].map(|column| match messages.cell(row, column) {
@@ -34,8 +35,12 @@ fn what_is_read_is_kept_and_the_rest_is_dropped() {
 }
 
 #[test]
-fn the_last_property_of_a_name_stands() {
-    check(&[("region", "eu"), ("region", "us"), ("priority", "1")], [Some("us"), Some("1")]);
+fn one_by_one_the_last_property_of_a_name_stands() {
+    let mut messages = Messages::new(fields(&["region"]));
+    let mut row = messages.row();
+    row.property("region", "eu");
+    row.property("region", "us");
+    assert_eq!(messages.cell(0, 0), Cell::Text("us"));
 }
 
 #[test]
@@ -44,11 +49,28 @@ fn names_of_one_length_are_told_apart() {
 }
 
 #[test]
-fn many_properties_are_looked_up_one_by_one() {
-    let names: Vec<String> = (0..1000).map(|n| format!("p{n:05}")).collect();
-    let mut offered: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "x")).collect();
-    offered.push(("region", "eu"));
-    check(&offered, [Some("eu"), None]);
+fn a_column_is_filled_from_lists_in_any_order() {
+    // More rows than are filled at once, and the order changes with every third.
+    let values: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+    let list = |n: usize| {
+        let mut list = vec![("region", &*values[n]), ("x", "y"), ("priority", &*values[99 - n])];
+        list.rotate_left(n / 3);
+        list.truncate(3 - usize::from(n.is_multiple_of(7)));
+        list
+    };
+    let lists: Vec<Vec<(&str, &str)>> = (0..100).map(list).collect();
+    let mut messages = Messages::new(fields(&["priority", "region", "another"]));
+    assert_eq!(messages.append(3), 0);
+    let first = messages.append(100);
+    messages.fill_properties(first, lists.iter().map(Vec::as_slice));
+    for (n, list) in lists.iter().enumerate() {
+        for (column, name) in ["priority", "region", "another"].into_iter().enumerate() {
+            let value = list.iter().find(|(other, _)| *other == name).map(|(_, value)| Cell::Text(value));
+            let row = u32::try_from(first + n).unwrap();
+            assert_eq!(messages.cell(row, column), value.unwrap_or(Cell::Missing), "{name} of {n}");
+        }
+    }
+    assert_eq!((messages.len(), messages.cell(2, 0)), (103, Cell::Missing));
 }
 
 #[test]
