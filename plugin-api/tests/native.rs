@@ -170,7 +170,7 @@ fn a_panic_in_drop_stays_inside() {
 }
 
 #[test]
-#[should_panic(expected = "row 3 of 3")]
+#[should_panic(expected = "not among the 3 of the batch")]
 fn a_row_that_is_not_there_is_the_hosts_fault() {
     Batch::new(&[Slot::MISSING; 6], 2, &[0], &[0, 3], &Held);
 }

@@ -54,7 +54,7 @@ fn a_column_is_filled_from_lists_in_any_order() {
     let values: Vec<String> = (0..100).map(|n| n.to_string()).collect();
     let list = |n: usize| {
         let mut list = vec![("region", &*values[n]), ("x", "y"), ("priority", &*values[99 - n])];
-        list.rotate_left(n / 3);
+        list.rotate_left(n / 3 % 3);
         list.truncate(3 - usize::from(n.is_multiple_of(7)));
         list
     };
