@@ -5,14 +5,18 @@
 //! with a frame on standard output. What the tasks are is in `compiled/` and `native/`.
 
 use std::io::{self, Read, Write};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, setrlimit};
+use rustix::io::retry_on_intr;
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, setrlimit, waitid,
+};
 use tracing::debug;
 
 use crate::{compiled, frame, native};
@@ -28,6 +32,10 @@ pub(crate) const REFUSED: u8 = 3;
 
 /// The most that is read of what a child says on standard error.
 const MAX_COMPLAINT: u64 = 16 << 10;
+
+/// How long a child's output is read on after its end. What it wrote is in the pipe by then; a process that
+/// it started, and that left its group, may hold the pipe open for as long as it likes.
+const AFTERWARDS: Duration = Duration::from_secs(2);
 
 /// How a child process is started. It is to call [`child_main`] and nothing else.
 #[derive(Clone, Debug)]
@@ -195,6 +203,8 @@ pub(crate) fn run(command: &ChildCommand, errand: &Errand<'_>, ender: &Ender) ->
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
+        // A group of its own: what it starts ends with it.
+        .process_group(0)
         .spawn()?;
     converse(&mut child, errand, ender)
 }
@@ -203,50 +213,101 @@ pub(crate) fn run(command: &ChildCommand, errand: &Errand<'_>, ender: &Ender) ->
 /// both sides would wait once a pipe is full.
 fn converse(child: &mut Child, errand: &Errand<'_>, ender: &Ender) -> io::Result<Ended> {
     let mut stdin = child.stdin.take().expect("piped above");
-    let stdout = child.stdout.take().expect("piped above");
-    let stderr = child.stderr.take().expect("piped above");
+    let output = Drained::start(child.stdout.take().expect("piped above"), errand.max_output)?;
+    let complaint = Drained::start(child.stderr.take().expect("piped above"), MAX_COMPLAINT)?;
     let pid = Pid::from_child(child);
     let (ended, end) = mpsc::channel();
     let attached = ender.attach(ended.clone());
-    std::thread::scope(|scope| {
-        // A child that ends early closes its input: its status says why.
+    let by = std::thread::scope(|scope| {
+        // A child that ends early closes its input: its status says why. Nothing else holds it open: a
+        // compiler starts nothing, and a library's input, a path, fits into the pipe.
         scope.spawn(move || drop(stdin.write_all(errand.input)));
-        let output = scope.spawn(move || drain(stdout, errand.max_output));
-        let complaint = scope.spawn(move || drain(stderr, MAX_COMPLAINT));
-        let status = scope.spawn(move || {
-            let status = child.wait();
+        let watch = scope.spawn(move || {
+            // It is not taken off yet: until that is done below, no other process can get its number.
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            let seen = retry_on_intr(|| waitid(WaitId::Pid(pid), options));
             // Nobody listens any more if the clock was first.
             let _ = ended.send(End::Itself);
-            status
+            seen
         });
         let by = match attached {
             Ok(()) => end.recv_timeout(errand.timeout).unwrap_or(End::Clock),
             Err(_) => End::Ender,
         };
-        if by != End::Itself
-            && let Err(error) = kill_process(pid, Signal::KILL)
-        {
-            debug!(%error, "a child ended as it was killed");
+        if by != End::Itself {
+            kill(pid);
         }
-        let complaint = complaint.join().unwrap_or_default();
-        Ok(Ended {
-            output: output.join().unwrap_or_default(),
-            complaint: String::from_utf8_lossy(&complaint).into_owned(),
-            status: status.join().unwrap_or_else(|_| Err(io::Error::other("the waiting thread panicked")))?,
-            by,
-        })
+        watch.join().map_err(|_panic| io::Error::other("the waiting thread panicked"))??;
+        Ok::<_, io::Error>(by)
+    })?;
+    // What it has started and left behind.
+    kill(pid);
+    let status = child.wait()?;
+    let until = Instant::now() + AFTERWARDS;
+    Ok(Ended {
+        output: output.until(until),
+        complaint: String::from_utf8_lossy(&complaint.until(until)).into_owned(),
+        status,
+        by,
     })
 }
 
-/// Reads to the end, keeping the first bytes: a writer whose reader stops would wait for ever.
-fn drain(mut pipe: impl Read, keep: u64) -> Vec<u8> {
-    let mut kept = Vec::new();
-    let read = (&mut pipe).take(keep).read_to_end(&mut kept);
-    // What was read before an error is judged by its checksum.
-    if let Err(error) = read.and_then(|_| io::copy(&mut pipe, &mut io::sink())) {
-        debug!(%error, "a child's output cannot be read");
+/// Ends a child that has not been taken off, and its group: it may have left that itself.
+fn kill(child: Pid) {
+    for killed in [kill_process(child, Signal::KILL), kill_process_group(child, Signal::KILL)] {
+        if let Err(error) = killed {
+            debug!(%error, "a child ended as it was killed");
+        }
     }
-    kept
+}
+
+/// What a thread reads from a pipe.
+struct Drained {
+    kept: Arc<Mutex<Vec<u8>>>,
+    at_end: Receiver<()>,
+}
+
+impl Drained {
+    /// Reads to the end, keeping the first bytes: a writer whose reader stops would wait for ever.
+    fn start(pipe: impl Read + Send + 'static, keep: u64) -> io::Result<Self> {
+        let kept = Arc::new(Mutex::default());
+        let (ended, at_end) = mpsc::channel();
+        let into = Arc::downgrade(&kept);
+        std::thread::Builder::new().name("child-output".into()).spawn(move || {
+            // What was read before an error is judged by its checksum.
+            if let Err(error) = drain(pipe, keep, &into) {
+                debug!(%error, "a child's output cannot be read");
+            }
+            // Nobody listens any more if it was given up.
+            let _ = ended.send(());
+        })?;
+        Ok(Self { kept, at_end })
+    }
+
+    /// What was read to the end, or until then. The thread of one that was given up ends, and closes the
+    /// pipe, as soon as something is written to it.
+    fn until(self, then: Instant) -> Vec<u8> {
+        let left = then.saturating_duration_since(Instant::now());
+        if let Err(RecvTimeoutError::Timeout) = self.at_end.recv_timeout(left) {
+            debug!("something that a child has started holds its output open");
+        }
+        std::mem::take(&mut *self.kept.lock())
+    }
+}
+
+fn drain(mut pipe: impl Read, keep: u64, into: &Weak<Mutex<Vec<u8>>>) -> io::Result<()> {
+    let keep = usize::try_from(keep).unwrap_or(usize::MAX);
+    let mut chunk = vec![0; 64 << 10];
+    loop {
+        let read = match pipe.read(&mut chunk) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
+        let Some(kept) = into.upgrade().filter(|_| read > 0) else { return Ok(()) };
+        let mut kept = kept.lock();
+        let room = keep - kept.len();
+        kept.extend_from_slice(&chunk[..read.min(room)]);
+    }
 }
 
 /// A signal's number and name, for a sentence.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::testing::until;
 
 /// Tests nothing: it is what the children of this crate's tests run.
 #[test]
@@ -57,7 +58,7 @@ fn a_compiler_sees_nothing_of_the_environment_and_a_library_all_of_it() {
 fn a_child_is_ended_by_another_thread_and_none_started_after() {
     let ender = Ender::default();
     let errand = Errand { task: Task::Behind, input: b"", timeout: LONG, max_output: 0 };
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     std::thread::scope(|scope| {
         let running = scope.spawn(|| run(&shell("exec cat < /dev/zero"), &errand, &ender).unwrap().by);
         while ender.0.lock().1.is_none() {
@@ -68,4 +69,42 @@ fn a_child_is_ended_by_another_thread_and_none_started_after() {
     });
     assert_eq!(run(&shell("exec cat < /dev/zero"), &errand, &ender).unwrap().by, End::Ender);
     assert!(begun.elapsed() < LONG);
+}
+
+/// What a script says first: the number of a process.
+fn pid_of(ended: &Ended) -> Pid {
+    let said = String::from_utf8_lossy(&ended.output);
+    Pid::from_raw(said.trim().parse().expect("a number")).unwrap()
+}
+
+/// Whether a process runs: one that nobody has taken off yet does not.
+fn runs(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    stat.is_ok_and(|stat| !stat.contains(") Z ") && !stat.contains(") X "))
+}
+
+/// It holds the child's output open.
+#[test]
+fn what_a_child_has_started_ends_with_it() {
+    let cases = [
+        ("sleep 90 & echo $!; exit 7", LONG, End::Itself),
+        ("sleep 90 & echo $!; wait", Duration::from_millis(300), End::Clock),
+    ];
+    for (script, timeout, by) in cases {
+        let begun = Instant::now();
+        let ended = ran(script, b"", timeout);
+        assert_eq!(ended.by, by);
+        assert!(begun.elapsed() < LONG, "{script}");
+        let started = pid_of(&ended);
+        until("its end", || !runs(started));
+    }
+}
+
+#[test]
+fn what_leaves_a_childs_group_is_not_waited_for() {
+    let begun = Instant::now();
+    let ended = ran("setsid sleep 90 & echo $!; exit 7", b"", LONG);
+    assert!(begun.elapsed() < LONG);
+    assert_eq!(ended.status.code(), Some(7));
+    kill_process(pid_of(&ended), Signal::KILL).unwrap();
 }

@@ -217,6 +217,8 @@ fn what_happens_as_a_library_is_opened_happens_to_a_child() {
         ("exits-with-3", "_exit(3);", "ended the process as it was opened, with exit code 3"),
         ("hangs", "for (;;) pause();", "did not end within 300ms: an initialiser of it waits or loops"),
         ("loops", "for (volatile int n = 0;; n++) {}", "did not end within 300ms"),
+        // It has what weir reads open.
+        ("forks", "if (fork() == 0) for (;;) pause();", "without weir's root module"),
         ("prints", "puts(\"weir-frame1\"); fflush(stdout); sleep(0);", "without weir's root module"),
     ];
     for (name, does, because) in cases {
