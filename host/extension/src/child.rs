@@ -112,7 +112,10 @@ fn work() -> u8 {
 /// Sets limits of this process.
 pub(crate) fn limit_self(limits: &[(Resource, u64)]) -> Result<(), String> {
     for (resource, most) in limits {
-        let limit = Rlimit { current: Some(*most), maximum: Some(*most) };
+        // Linux looks at the hard limit of processor time first, and sends SIGKILL: the parent is to see
+        // SIGXCPU, which nothing else sends.
+        let hard = if *resource == Resource::Cpu { most + 1 } else { *most };
+        let limit = Rlimit { current: Some(*most), maximum: Some(hard) };
         setrlimit(*resource, limit).map_err(|error| format!("the child cannot be limited: {error}"))?;
     }
     Ok(())

@@ -61,12 +61,7 @@ const MAX_COMPILED: u64 = 256 << 20;
 /// # Errors
 /// A sentence, when it is no valid component, or none that this compiler can compile.
 pub(crate) fn compile(task: Task) -> Result<(), String> {
-    child::limit_self(&[
-        (Resource::As, CHILD_MEMORY),
-        (Resource::Cpu, CHILD_CPU_SECONDS),
-        (Resource::Core, 0),
-        (Resource::Fsize, 0),
-    ])?;
+    child::limit_self(&limits(CHILD_CPU_SECONDS))?;
     let (tier, nice) = match task {
         Task::Winch => (Tier::Winch, CHILD_NICE),
         Task::Behind => (Tier::Cranelift, BEHIND_NICE),
@@ -81,6 +76,11 @@ pub(crate) fn compile(task: Task) -> Result<(), String> {
     let engine = Runtime::compiling_engine(tier).map_err(|error| format!("{error:#}"))?;
     let code = engine.precompile_component(&bytes).map_err(|error| format!("{error:#}"))?;
     child::answer(task, &code)
+}
+
+/// The limits of a child that may work for so many seconds.
+fn limits(cpu_seconds: u64) -> [(Resource, u64); 4] {
+    [(Resource::As, CHILD_MEMORY), (Resource::Cpu, cpu_seconds), (Resource::Core, 0), (Resource::Fsize, 0)]
 }
 
 /// Compiles components, or finds them compiled.
@@ -293,7 +293,8 @@ fn died(status: ExitStatus, complaint: &str) -> NotCompiled {
     const SIGXCPU: i32 = 24;
     match status.signal() {
         Some(SIGXCPU) => NotCompiled::TooLarge(format!("more than {CHILD_CPU_SECONDS} s of processor time")),
-        // A limit whose hard value is its soft one ends in SIGKILL where no second has passed between.
+        // What cannot be allocated ends in SIGABRT, a stack that cannot grow in SIGSEGV; SIGKILL is what a
+        // system that has run out of memory sends.
         Some(SIGABRT | SIGKILL | SIGSEGV) => {
             NotCompiled::TooLarge(format!("more than {} MiB of memory", CHILD_MEMORY >> 20))
         }

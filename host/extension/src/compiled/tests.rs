@@ -22,9 +22,28 @@ fn fails(script: &str, because: &str) {
 fn each_end_of_a_child_has_its_sentence() {
     fails("echo 'bad magic' >&2; exit 3", "not a valid component: bad magic");
     fails("kill -ABRT $$", "more than 1024 MiB of memory");
-    fails("kill -XCPU $$", "more than 60 s of processor time");
     fails("exit 7", "ended with exit status: 7");
     fails("exec cat < /dev/zero", "longer than 0 s");
+}
+
+/// Tests nothing: it is the child of the next test.
+#[test]
+fn works_for_ever() {
+    if std::env::var_os(child::CHILD).is_some() {
+        child::limit_self(&limits(1)).unwrap();
+        loop {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+#[test]
+fn too_much_processor_time_is_told_as_that() {
+    let args = ["--exact", "compiled::tests::works_for_ever", "--nocapture"].map(String::from).to_vec();
+    let command = ChildCommand { args, ..ChildCommand::default() };
+    let error = run(&command, Task::Winch, b"", CHILD_TIMEOUT, &Ender::default()).err().unwrap();
+    let because = "too large: compiling it took more than 60 s of processor time";
+    assert!(error.to_string().contains(because), "{error}");
 }
 
 /// A compiler whose children are this program, and where it keeps what they make.
