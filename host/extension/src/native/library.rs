@@ -1,6 +1,6 @@
 //! Opening libraries: once for each digest, in a child first, and for good.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use abi_stable::library::{LibHeader, LibraryError, lib_header_from_path};
 use abi_stable::std_types::{RResult, RStr, RString};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use tracing::{debug, info, warn};
 use weir_plugin_api::native::{Failure, FilterBox, Host, ListerBox, v1_0};
 
@@ -32,7 +32,19 @@ pub(crate) struct Libraries {
     /// Those open, and about to be.
     opened: AtomicUsize,
     /// By digest. Grows up to `most`: what is open is never closed, so it is used again.
-    by_digest: Mutex<HashMap<String, Arc<Extension>>>,
+    by_digest: Mutex<HashMap<String, Open>>,
+    /// The digests that are being opened: by one thread each, so that none is open twice.
+    opening: Mutex<HashSet<String>>,
+    /// One of them is not any more.
+    settled: Condvar,
+}
+
+/// What is open of a digest. Not locked while anything of the library runs.
+#[derive(Clone)]
+enum Open {
+    Taken(Arc<Extension>),
+    /// It was refused as it was started or described, which may have a reason that passes.
+    Refused(&'static LibHeader),
 }
 
 /// A library of ours, open for good: the functions of its root module.
@@ -83,6 +95,8 @@ impl Libraries {
             patience: OPENING,
             opened: AtomicUsize::new(0),
             by_digest: Mutex::default(),
+            opening: Mutex::default(),
+            settled: Condvar::new(),
         })
     }
 
@@ -108,27 +122,55 @@ impl Libraries {
         sha256: &str,
         from: &Path,
     ) -> Result<Arc<Extension>, OpenError> {
-        if let Some(open) = self.by_digest.lock().get(sha256) {
-            return Ok(open.clone());
-        }
+        let _alone = self.alone(sha256);
+        let open = self.by_digest.lock().get(sha256).cloned();
+        let header = match open {
+            Some(Open::Taken(extension)) => return Ok(extension),
+            Some(Open::Refused(header)) => header,
+            None => {
+                let header = self.map(bytes, sha256, from)?;
+                self.by_digest.lock().insert(sha256.to_owned(), Open::Refused(header));
+                header
+            }
+        };
+        let library = Library::of(header, header.version_strings().version.to_string())?;
+        let contract = library.version.clone();
+        let extension = Arc::new(Extension::open(library)?);
+        info!(from = %from.display(), contract, libraries = self.count(), "native library opened");
+        self.by_digest.lock().insert(sha256.to_owned(), Open::Taken(extension.clone()));
+        Ok(extension)
+    }
+
+    /// Maps a library that is not, for good, after a child has opened it.
+    fn map(&self, bytes: &[u8], sha256: &str, from: &Path) -> Result<&'static LibHeader, OpenError> {
         let copy = self.copy(bytes, sha256)?;
         // Before it counts: one that is refused here was never open.
         rehearsal::in_child(&self.child, &copy.0, self.patience)?;
         let count = self.opened.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
             (open < self.most).then_some(open + 1)
         });
-        let Ok(before) = count else {
+        if count.is_err() {
             return Err(OpenError(format!(
                 "{} native libraries are open, the most that weir holds (plugins.max-native-libraries); an \
                  open library cannot be closed, so a restart is needed to open others",
                 self.most
             )));
-        };
-        let library = Library::open(&copy.0)?;
-        info!(from = %from.display(), contract = library.version, libraries = before + 1, "native library opened");
-        let extension = Arc::new(Extension::open(library)?);
-        // Two may have opened it at once: both are open, one is used from here on.
-        Ok(self.by_digest.lock().entry(sha256.to_owned()).or_insert(extension).clone())
+        }
+        header(&copy.0).map_err(|refusal| {
+            // The system did not map it, or abi_stable has closed it again.
+            self.opened.fetch_sub(1, Ordering::Relaxed);
+            debug!(from = %from.display(), "a library was opened in a child and not in weir");
+            refusal.into()
+        })
+    }
+
+    /// Waits until no other thread opens these bytes.
+    fn alone<'a>(&'a self, sha256: &'a str) -> Alone<'a> {
+        let mut opening = self.opening.lock();
+        while !opening.insert(sha256.to_owned()) {
+            self.settled.wait(&mut opening);
+        }
+        Alone { libraries: self, sha256 }
     }
 
     /// Writes a copy. dlopen knows a library by its path, by its inode too, and gives back the first one for
@@ -148,6 +190,19 @@ impl Libraries {
             Ok(()) => Ok(copy),
             Err(error) => Err(OpenError(format!("its copy {} cannot be written: {error}", copy.0.display()))),
         }
+    }
+}
+
+/// The right to open what has this digest.
+struct Alone<'a> {
+    libraries: &'a Libraries,
+    sha256: &'a str,
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.libraries.opening.lock().remove(self.sha256);
+        self.libraries.settled.notify_all();
     }
 }
 

@@ -6,7 +6,7 @@ use weir_plugin_api::native::v1_1;
 
 use super::library::{Refusal, explain, header};
 use super::*;
-use crate::child::tests::this_program;
+use crate::child::tests::{shell, this_program};
 use crate::testing::{Bench, filter, guest, judge};
 
 /// What a host of the next minor does with a library of that minor.
@@ -251,4 +251,40 @@ fn only_so_many_libraries_are_held_open() {
     // What is open may be used again.
     open("even.so").unwrap();
     assert_eq!((libraries.count(), libraries.most()), (2, 2));
+}
+
+#[test]
+fn a_library_that_two_threads_bring_at_once_is_opened_once() {
+    let bench = Bench::new();
+    let libraries = Libraries::open(&bench.folder.path().join("native"), this_program(), 1).unwrap();
+    let both = std::sync::Barrier::new(2);
+    let open = || {
+        both.wait();
+        libraries.extension(&guest("even.so"), "even", "even.so".as_ref()).unwrap()
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(open);
+        assert!(Arc::ptr_eq(&open(), &other.join().unwrap()));
+    });
+    assert_eq!(libraries.count(), 1);
+}
+
+/// Here the child says yes to everything.
+#[test]
+fn what_was_not_mapped_takes_no_place() {
+    let bench = Bench::new();
+    let yes = bench.folder.path().join("yes");
+    fs::write(&yes, crate::frame::header("library", b"")).unwrap();
+    let child = shell(&format!("cat {}", yes.display()));
+    let libraries = Libraries::open(&bench.folder.path().join("native"), child, 1).unwrap();
+    let foreign = with_constructor(bench.folder.path(), "foreign", "");
+    for (bytes, because) in
+        [(&b"no library"[..], "the system cannot load it"), (&foreign, "without weir's root module")]
+    {
+        let error = libraries.extension(bytes, "foreign", "foreign.so".as_ref()).err().unwrap().to_string();
+        assert!(error.contains(because), "{error}");
+        assert_eq!(libraries.count(), 0);
+    }
+    libraries.extension(&guest("even.so"), "even", "even.so".as_ref()).unwrap();
+    assert_eq!(libraries.count(), 1);
 }
