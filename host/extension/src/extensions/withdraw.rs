@@ -1,14 +1,15 @@
 //! How an extension leaves the table: its file is deleted, or somebody removes it.
 
+use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
-use super::Extensions;
 use super::errors::RemoveError;
 use super::key::{ClassName, Key};
 use super::table::Registration;
+use super::{Books, Door, Extensions};
 
 impl Extensions {
     /// Takes an extension out of the table, with its kept versions and the configuration that REST set.
@@ -27,11 +28,7 @@ impl Extensions {
             return Err(RemoveError::BuiltIn { class: class.clone() });
         };
         let key = Key::installed(class.clone());
-        door.store.remove_registration(&key).map_err(RemoveError::Store)?;
-        if door.options.config_of(class).is_none() {
-            door.store.remove_config(class).map_err(RemoveError::Store)?;
-            books.configs.remove(class);
-        }
+        forget(door, &mut books, &entry.registration).map_err(RemoveError::Store)?;
         if books.files.values().any(|taken| taken.class == *class) {
             books.removed.insert(class.clone(), SystemTime::now());
         }
@@ -77,4 +74,30 @@ impl Extensions {
         });
         gone.into_iter().map(|registration| registration.key.class).collect()
     }
+}
+
+/// Deletes what is kept of a registration, and the configuration that REST set for its class. Both go, or
+/// neither.
+fn forget(door: &Door, books: &mut Books, registration: &Registration) -> io::Result<()> {
+    let class = &registration.key.class;
+    let by_rest = door.options.config_of(class).is_none();
+    let removed = door.store.remove_registration(&registration.key).and_then(|()| match by_rest {
+        true => door.store.remove_config(class),
+        false => Ok(()),
+    });
+    let Err(refused) = removed else {
+        if by_rest {
+            books.configs.remove(class);
+        }
+        return Ok(());
+    };
+    let put_back =
+        door.store.write_registration(registration).and_then(|()| match books.configs.get(class) {
+            Some(config) if by_rest => door.store.write_config(class, config),
+            _ => Ok(()),
+        });
+    if let Err(error) = put_back {
+        error!(%class, %error, "the extension is in force still; the next start does not find all of it");
+    }
+    Err(refused)
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::atomic::Ordering;
 
 use super::super::fixture::{Bench, Lines, class, component, configurable, native};
-use super::super::{Checksums, Extensions, Kind, Source, Unavailable};
+use super::super::{Checksums, Extensions, Kind, RemoveError, Source, Unavailable};
 
 #[test]
 fn registrations_survive() {
@@ -40,6 +40,31 @@ fn a_restart_does_not_undo_an_upload_or_a_removal() {
     fs::write(&g, component("demo.G", "2")).unwrap();
     scan(&bench);
     assert_eq!(bench.in_force("demo.G").as_deref(), Some("2"));
+}
+
+/// Its configuration cannot be deleted: a folder has its name.
+#[test]
+fn a_removal_that_fails_removes_nothing() {
+    let mut bench = Bench::new();
+    bench.upload_with("demo.F", &configurable("demo.F", "1"), serde_json::json!({ "minutes": 5 })).unwrap();
+    let configs = bench.options.folder.join("configs");
+    let [file] = &*fs::read_dir(configs).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
+    else {
+        panic!("one configuration is set")
+    };
+    let kept = fs::read(file).unwrap();
+    fs::remove_file(file).unwrap();
+    fs::create_dir(file).unwrap();
+    let error = bench.extensions.remove(&class("demo.F"), false).unwrap_err();
+    assert!(matches!(error, RemoveError::Store(_)), "{error}");
+    assert_eq!(bench.in_force("demo.F").as_deref(), Some("1"));
+    fs::remove_dir(file).unwrap();
+    fs::write(file, kept).unwrap();
+    bench.restart();
+    assert_eq!(bench.in_force("demo.F").as_deref(), Some("1"));
+    bench.extensions.remove(&class("demo.F"), false).unwrap();
+    bench.restart();
+    assert_eq!((bench.in_force("demo.F"), bench.extensions.config(&class("demo.F"))), (None, None));
 }
 
 #[test]
