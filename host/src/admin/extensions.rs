@@ -30,8 +30,8 @@ async fn list(State(admin): Shared) -> Json<Vec<ExtensionInfo>> {
 }
 
 /// Files of the drop folder that are not in force, and why.
-async fn refused(State(admin): Shared) -> Json<Vec<RefusedFile>> {
-    Json(admin.extensions.refused())
+async fn refused(State(admin): Shared) -> Result<Json<Vec<RefusedFile>>, Refusal> {
+    blocking(&admin, Extensions::refused).await.map(Json)
 }
 
 async fn show(State(admin): Shared, Class(class): Class) -> Result<Json<ExtensionInfo>, Refusal> {
@@ -131,7 +131,7 @@ async fn clear_config(State(admin): Shared, Class(class): Class) -> Result<Statu
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Runs what compiles, opens or writes on a thread that may wait.
+/// Runs what compiles, opens, writes or asks the disk on a thread that may wait.
 async fn blocking<T: Send + 'static>(
     admin: &Admin,
     work: impl FnOnce(&Extensions) -> T + Send + 'static,

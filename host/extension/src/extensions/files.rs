@@ -11,16 +11,20 @@ use super::table::Origin;
 
 impl Extensions {
     /// The files of the drop folder that are not in force, and why: those that were refused, and those whose
-    /// class somebody removed or replaced since.
+    /// class somebody removed or replaced since. Asks the disk for those.
     pub fn refused(&self) -> Vec<RefusedFile> {
-        let books = self.books.lock();
-        let refused = books.refused.values().map(|refused| refused.file.clone());
-        let taken = books.files.iter().filter(|(path, _)| !books.refused.contains_key(*path));
-        let passed = taken.filter_map(|(path, taken)| {
-            let removed = books.removed.get(&taken.class).copied();
-            self.passed_over(path, taken, removed)
-        });
-        let mut files: Vec<RefusedFile> = refused.chain(passed).collect();
+        let (mut files, passed) = {
+            let books = self.books.lock();
+            let refused: Vec<_> = books.refused.values().map(|refused| refused.file.clone()).collect();
+            let taken = books.files.iter().filter(|(path, _)| !books.refused.contains_key(*path));
+            let passed = taken.filter_map(|(path, taken)| {
+                let removed = books.removed.get(&taken.class).copied();
+                self.passed_over(path, taken, removed)
+            });
+            (refused, passed.collect::<Vec<_>>())
+        };
+        // One that is gone is about to be found so. A disk that does not answer holds up nobody else.
+        files.extend(passed.into_iter().filter(|file| file.path.exists()));
         files.sort_by(|a, b| a.path.cmp(&b.path));
         files
     }
@@ -29,8 +33,8 @@ impl Extensions {
     fn passed_over(&self, path: &Path, taken: &Taken, removed: Option<SystemTime>) -> Option<RefusedFile> {
         let class = &taken.class;
         let (reason, since) = match self.entry(class) {
-            // Its bytes are about to be looked at, see `forget_digest`; or it is gone, which is about to be found.
-            _ if taken.sha256.is_empty() || !path.exists() => return None,
+            // Its bytes are about to be looked at, see `forget_digest`.
+            _ if taken.sha256.is_empty() => return None,
             None => {
                 let reason = format!(
                     "{class} was removed; write the file anew (copy it in again, or touch it) to have it back"
