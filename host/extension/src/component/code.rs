@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use tracing::warn;
 use wasmtime::component::{Component, InstancePre};
 use wasmtime::{Engine, Store};
 
@@ -42,6 +43,8 @@ pub(super) struct Origin {
     pub(super) code: Arc<Code>,
     pub(super) linked: Arc<Linked>,
     pub(super) config: Arc<str>,
+    /// An instance could not be made from better code: the one that there is goes on.
+    pub(super) settled: bool,
 }
 
 impl Code {
@@ -104,7 +107,7 @@ impl Code {
         let deadline = CONFIGURE_DEADLINE.max(self.limits.deadline);
         match guest.call(&configure, (config.to_owned(),), deadline)?.0 {
             Ok(json) => {
-                let origin = Origin { code: self.clone(), linked, config: config.into() };
+                let origin = Origin { code: self.clone(), linked, config: config.into(), settled: false };
                 Ok((guest, origin, fields_of(&json)?))
             }
             Err(reason) => Err(Broke { kind: BrokeKind::Error, reason: super::cut(&reason) }),
@@ -113,10 +116,24 @@ impl Code {
 }
 
 impl Origin {
-    /// Whether there is better code than an instance's.
+    /// Whether there is better code than an instance's, to go on with between two calls.
     #[inline]
     pub(super) fn is_superseded(&self) -> bool {
-        self.linked.superseded.load(Ordering::Relaxed)
+        self.linked.superseded.load(Ordering::Relaxed) && !self.settled
+    }
+
+    /// What goes on in place of an instance, made from the better code. If it cannot be made, that is told
+    /// and not tried again.
+    #[cold]
+    pub(super) fn better<T>(&mut self, make: impl FnOnce(&Arc<Code>, &str) -> Result<T, Broke>) -> Option<T> {
+        match make(&self.code, &self.config) {
+            Ok(better) => Some(better),
+            Err(broke) => {
+                warn!(class = self.code.class(), %broke, "an instance goes on with Winch's code");
+                self.settled = true;
+                None
+            }
+        }
     }
 }
 

@@ -22,8 +22,6 @@ pub(super) struct ComponentFilter {
     mapping: Option<Mapping>,
     limits: Limits,
     reads_payload: bool,
-    /// An instance could not be made from better code: this one goes on.
-    settled: bool,
 }
 
 /// An instance, and what it is made from.
@@ -59,21 +57,7 @@ impl ComponentFilter {
             mapping: None,
             limits: code.limits(),
             reads_payload: fields.contains(&Field::Payload),
-            settled: false,
         })
-    }
-
-    /// Goes on with an instance of the better code, between two batches.
-    #[cold]
-    fn improve(&mut self) {
-        let Origin { code, config, .. } = &self.made.origin;
-        match Made::new(code, config, &self.fields) {
-            Ok(made) => self.made = made,
-            Err(broke) => {
-                tracing::warn!(class = code.class(), %broke, "an instance goes on with Winch's code");
-                self.settled = true;
-            }
-        }
     }
 }
 
@@ -87,8 +71,11 @@ impl MessageFilter for ComponentFilter {
         if rows.is_empty() {
             return Ok(());
         }
-        if self.made.origin.is_superseded() && !self.settled {
-            self.improve();
+        let Self { made, fields, .. } = self;
+        if made.origin.is_superseded()
+            && let Some(better) = made.origin.better(|code, config| Made::new(code, config, fields))
+        {
+            *made = better;
         }
         let Made { guest, judge, .. } = &mut self.made;
         let mapping = Mapping::of(&mut self.mapping, &self.fields, messages.fields());

@@ -48,8 +48,6 @@ pub(super) struct ComponentLister {
     guest: Guest,
     answer: Answer,
     origin: Origin,
-    /// An instance could not be made from better code: this one goes on.
-    settled: bool,
 }
 
 impl ComponentLister {
@@ -59,27 +57,16 @@ impl ComponentLister {
             return Err(Broke { kind: BrokeKind::Error, reason: format!("{} is no lister", code.class()) });
         };
         let answer = guest.function(answer, "answer")?;
-        Ok(Self { guest, answer, origin, settled: false })
-    }
-
-    /// Goes on with an instance of the better code, between two answers.
-    #[cold]
-    fn improve(&mut self) {
-        let Origin { code, config, .. } = &self.origin;
-        match Self::new(code, config) {
-            Ok(better) => *self = better,
-            Err(broke) => {
-                tracing::warn!(class = code.class(), %broke, "an instance goes on with Winch's code");
-                self.settled = true;
-            }
-        }
+        Ok(Self { guest, answer, origin })
     }
 }
 
 impl TopicLister for ComponentLister {
     fn answer(&mut self, request: &ListRequest, topics: &Arc<dyn Topics>) -> Result<TopicSet, Broke> {
-        if self.origin.is_superseded() && !self.settled {
-            self.improve();
+        if self.origin.is_superseded()
+            && let Some(better) = self.origin.better(Self::new)
+        {
+            *self = better;
         }
         let broke = |kind: BrokeKind, reason: String| Broke { kind, reason };
         let request = serde_json::to_string(request)
