@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-use weir_store::Position;
+use weir_store::{Position, Series};
 
 use crate::error::BrokerError;
 use crate::stats::PublisherStats;
@@ -26,6 +26,7 @@ pub struct Published {
 pub struct Producer {
     topic: Arc<Topic>,
     badge: Arc<Badge>,
+    series: Series,
 }
 
 /// What a topic knows of a producer.
@@ -77,7 +78,7 @@ pub(crate) fn average(bytes: u64, messages: u64) -> f64 {
 
 impl Producer {
     pub(crate) fn new(topic: Arc<Topic>, badge: Arc<Badge>) -> Self {
-        Self { topic, badge }
+        Self { topic, badge, series: Series::default() }
     }
 
     /// Its name: the one it came with, or one made for it.
@@ -93,7 +94,8 @@ impl Producer {
     /// ([`StoreError::Busy`](weir_store::StoreError::Busy)).
     ///
     /// # Errors
-    /// When it is too large, has no message, the producer has been closed, or the store cannot write.
+    /// When it is too large, has no message, the producer has been closed, or the store cannot write. After
+    /// the store could not, nothing more of this producer is stored: its client sends again by a new one.
     pub fn publish(
         &self,
         entry: Bytes,
@@ -127,7 +129,12 @@ impl Producer {
         if self.badge.closed.is_cancelled() {
             return Err(BrokerError::Closing(format!("producer {} has been closed", self.badge.name)));
         }
-        Ok(core.append(entry, messages))
+        Ok(core.append(&self.series, entry, messages))
+    }
+
+    /// Whether the store could not write what it sent: it can send nothing more.
+    pub fn has_failed(&self) -> bool {
+        self.series.has_ended()
     }
 
     /// Resolves when the broker has closed the producer (topic deleted by force, drain): its client has

@@ -10,7 +10,7 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weir_filter::{Bindings, TopicName, Workers};
-use weir_store::{CursorState, EntryLog, Position, Records, StoreError, TopicId};
+use weir_store::{CursorState, EntryLog, Position, Records, Series, StoreError, TopicId};
 
 use crate::broker::BrokerOptions;
 use crate::budget::Budget;
@@ -91,6 +91,7 @@ impl Core {
     /// Queues an entry; what is received is where it went, once it is durable.
     pub(crate) fn append(
         self: &Arc<Self>,
+        series: &Series,
         entry: Bytes,
         messages: u32,
     ) -> oneshot::Receiver<Result<Position, StoreError>> {
@@ -108,7 +109,7 @@ impl Core {
             drop(tell.send(result));
             drop(under_way);
         });
-        self.engine.log.append(self.id, entry, messages, done);
+        self.engine.log.append_in(series, self.id, entry, messages, done);
         told
     }
 

@@ -44,6 +44,11 @@ impl Producing {
         self.watch.is_finished()
     }
 
+    /// Whether what is sent by it can be stored.
+    fn can_send(&self) -> bool {
+        !self.is_closed() && !self.producer.has_failed()
+    }
+
     /// Gives it back to the broker: its name is free when this returns.
     pub(super) async fn close(self) {
         self.watch.abort();
@@ -55,12 +60,12 @@ impl Producing {
 impl Connection<'_> {
     pub(super) async fn add_producer(&mut self, request: CommandProducer) -> Result<(), Ended> {
         let (id, request_id) = (request.producer_id, request.request_id);
-        if let Some(known) = self.producers.get(&id).filter(|known| !known.is_closed()) {
+        if let Some(known) = self.producers.get(&id).filter(|known| known.can_send()) {
             let name = known.producer.name().to_owned();
             return self.welcome_producer(request_id, name).await;
         }
-        if let Some(closed) = self.producers.remove(&id) {
-            closed.close().await;
+        if let Some(of_no_use) = self.producers.remove(&id) {
+            of_no_use.close().await;
         }
         match self.new_producer(request).await {
             Ok(producer) => {

@@ -1,5 +1,8 @@
 //! Entries: what producers sent, in order, by topic, ledger and entry.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +36,37 @@ pub struct StoredEntry {
 /// Called once an append is durable, or has failed. Runs on the writer's thread: hand it on, do no work.
 pub type Appended = Box<dyn FnOnce(Result<Position, StoreError>) + Send>;
 
+/// The appends that one producer makes in order: once one of them has failed, none after it is stored, so that
+/// what is sent again does not come behind what followed it. Cheap to clone; all clones are one series.
+#[derive(Clone, Debug, Default)]
+pub struct Series(Arc<AtomicU8>);
+
+impl Series {
+    /// Nothing more is taken; what is queued is written.
+    const ENDED: u8 = 1;
+    /// Nothing that is queued is written either.
+    const BROKEN: u8 = 2;
+
+    /// Whether an append of it has failed: the next one will, too.
+    pub fn has_ended(&self) -> bool {
+        self.0.load(Ordering::Acquire) >= Self::ENDED
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.0.load(Ordering::Acquire) >= Self::BROKEN
+    }
+
+    /// One was refused before it was queued: those queued before it may still be stored.
+    pub(crate) fn end(&self) {
+        self.0.fetch_max(Self::ENDED, Ordering::AcqRel);
+    }
+
+    /// One that was queued has failed.
+    pub(crate) fn break_off(&self) {
+        self.0.fetch_max(Self::BROKEN, Ordering::AcqRel);
+    }
+}
+
 /// The seam behind which entries lie.
 ///
 /// Positions of a topic are given in the order of the calls, and `done` is called in that order too.
@@ -51,7 +85,14 @@ pub trait EntryLog: Send + Sync {
     /// up to ten seconds in which appends are refused with [`StoreError::Paused`]. The entry of a failed
     /// append may be found later all the same; never between acknowledged ones of its own ledger. The topic
     /// goes on in a new ledger.
-    fn append(&self, topic: TopicId, bytes: Bytes, messages: u32, done: Appended);
+    fn append(&self, topic: TopicId, bytes: Bytes, messages: u32, done: Appended) {
+        self.append_in(&Series::default(), topic, bytes, messages, done);
+    }
+
+    /// As [`append`](Self::append), in a series: after one of it that failed (was refused, for one) `done` gets
+    /// [`StoreError::AfterFailure`], or [`StoreError::Paused`] as long as that is so, and nothing is kept. An
+    /// entry that is too long is refused alone.
+    fn append_in(&self, series: &Series, topic: TopicId, bytes: Bytes, messages: u32, done: Appended);
 
     /// Why appends are refused right now; `None` while they are taken. Does not wait for the disk.
     fn paused(&self) -> Option<Paused>;

@@ -26,7 +26,7 @@ pub mod records;
 pub mod store;
 mod writer;
 
-pub use entries::{Appended, Counts, EntryLog, Position, StoredEntry, TopicId};
+pub use entries::{Appended, Counts, EntryLog, Position, Series, StoredEntry, TopicId};
 pub use health::Paused;
 pub use records::{CursorState, Records};
 pub use store::{FORMAT, Options, Recovered, Store, StoreError};

@@ -9,7 +9,7 @@ use fjall::Readable;
 use parking_lot::{Mutex, RwLock};
 
 use crate::disk::Disk;
-use crate::entries::{Appended, Counts, EntryLog, Position, StoredEntry, TopicId};
+use crate::entries::{Appended, Counts, EntryLog, Position, Series, StoredEntry, TopicId};
 use crate::health::Paused;
 use crate::layout::{self, HEADER_BYTES, Header};
 use crate::store::{Options, StoreError};
@@ -57,11 +57,11 @@ impl Log {
 }
 
 impl EntryLog for Log {
-    fn append(&self, topic: TopicId, bytes: Bytes, messages: u32, done: Appended) {
+    fn append_in(&self, series: &Series, topic: TopicId, bytes: Bytes, messages: u32, done: Appended) {
         if bytes.len() > MAX_ENTRY_BYTES {
             return done(Err(StoreError::EntryTooLarge { bytes: bytes.len(), limit: MAX_ENTRY_BYTES }));
         }
-        self.queue.push(Append { topic, bytes, messages, done });
+        self.queue.push(Append { series: series.clone(), topic, bytes, messages, done });
     }
 
     fn paused(&self) -> Option<Paused> {

@@ -81,6 +81,9 @@ pub enum StoreError {
         /// Their bytes.
         bytes: usize,
     },
+    /// An earlier append of the same [`Series`](crate::Series) failed. Nothing of this one was kept.
+    #[error("an entry before this one was not stored, so this one is not: the producer has to come again")]
+    AfterFailure,
     /// The topic was deleted.
     #[error("topic {} is deleted", .0.0)]
     TopicDeleted(crate::entries::TopicId),

@@ -14,7 +14,7 @@ use fjall::OwnedWriteBatch;
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::disk::{Disk, Durability, Engine};
-use crate::entries::{Appended, Counts, Position, TopicId};
+use crate::entries::{Appended, Counts, Position, Series, TopicId};
 use crate::health::Health;
 use crate::layout;
 use crate::store::StoreError;
@@ -34,6 +34,7 @@ const NEXT_LEDGER: &str = "next-ledger";
 
 /// One entry to be appended.
 pub(crate) struct Append {
+    pub(crate) series: Series,
     pub(crate) topic: TopicId,
     pub(crate) bytes: Bytes,
     pub(crate) messages: u32,
@@ -98,6 +99,8 @@ impl Queue {
         let full = bytes > MAX_HELD_BYTES || waiting.entries >= MAX_HELD_ENTRIES;
         let refusal = if waiting.closing {
             StoreError::Closed
+        } else if append.series.has_ended() {
+            self.health.paused().map_or(StoreError::AfterFailure, StoreError::Paused)
         } else if full && waiting.entries > 0 {
             StoreError::Busy { entries: waiting.entries, bytes: waiting.bytes }
         } else {
@@ -108,6 +111,8 @@ impl Queue {
             self.changed.notify_one();
             return;
         };
+        // Under the lock: whoever queues the next one of it finds it ended.
+        append.series.end();
         drop(waiting);
         (append.done)(Err(refusal));
     }
@@ -254,6 +259,9 @@ impl Writer {
             Ok((tails, positions)) => {
                 self.tails.extend(tails);
                 for (append, position) in appends.into_iter().zip(positions) {
+                    if position.is_err() {
+                        append.series.break_off();
+                    }
                     answer(append.done, position);
                 }
             }
@@ -262,6 +270,7 @@ impl Writer {
                     // What failed may be found again when the engine is reopened: these topics go on in
                     // a new ledger, after whatever is there then.
                     self.tails.remove(&append.topic);
+                    append.series.break_off();
                 }
                 for append in appends {
                     answer(append.done, Err(error.clone()));
@@ -286,6 +295,10 @@ impl Writer {
         let mut next_ledger = first_ledger;
         for append in appends {
             let topic = append.topic;
+            if append.series.is_broken() {
+                positions.push(Err(StoreError::AfterFailure));
+                continue;
+            }
             if self.deleted.read().contains(&topic) {
                 positions.push(Err(StoreError::TopicDeleted(topic)));
                 continue;

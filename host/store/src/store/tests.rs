@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::disk::Point;
-use crate::entries::{Counts, Position, StoredEntry, TopicId};
+use crate::entries::{Counts, Position, Series, StoredEntry, TopicId};
 use crate::records::CursorState;
 use crate::writer::{MAX_HELD_BYTES, MAX_HELD_ENTRIES};
 
@@ -488,6 +488,59 @@ fn appends_fail_while_the_disk_does_and_work_when_it_does() {
     append(&store, A, b"1", 1).unwrap();
     assert_eq!(payloads(&store, A), ["0", "1"]);
     store.records().put("t", "k", &1).unwrap();
+}
+
+#[test]
+fn what_follows_a_failed_append_of_its_series_is_not_stored() {
+    let folder = folder();
+    let broken = Arc::new(AtomicUsize::new(0));
+    // The first write waits, with the others behind it, and fails.
+    let (entered, inside) = unbounded::<()>();
+    let (go, gate) = unbounded::<()>();
+    let plan = {
+        let broken = broken.clone();
+        move |point| {
+            let first = point == Point::Write && broken.swap(0, Ordering::SeqCst) > 0;
+            if first {
+                entered.send(()).unwrap();
+                gate.recv_timeout(TIMEOUT).unwrap();
+            }
+            first
+        }
+    };
+    let store = open_failing(&folder, plan);
+    let log = store.entries();
+    let (one, other) = (Series::default(), Series::default());
+    let (sender, answers) = unbounded();
+    let send = |series: &Series, text: &'static str| {
+        let answers = sender.clone();
+        let done = Box::new(move |answer: Answer| answers.send((text, answer)).unwrap());
+        log.append_in(series, A, Bytes::from_static(text.as_bytes()), 1, done);
+    };
+    broken.store(1, Ordering::SeqCst);
+    send(&one, "m0");
+    inside.recv_timeout(TIMEOUT).unwrap();
+    send(&one, "m1");
+    send(&other, "of another");
+    go.send(()).unwrap();
+    let answered: BTreeMap<_, _> = (0..3).map(|_| answers.recv_timeout(TIMEOUT).unwrap()).collect();
+    assert!(matches!(answered["m0"], Err(StoreError::Engine(_))), "{answered:?}");
+    assert!(matches!(answered["m1"], Err(StoreError::AfterFailure)), "{answered:?}");
+    assert!(answered["of another"].is_ok(), "{answered:?}");
+    assert!(one.has_ended() && !other.has_ended());
+    until_recovered(&store);
+    send(&one, "m2");
+    let (_, refused) = answers.recv_timeout(TIMEOUT).unwrap();
+    assert!(matches!(refused, Err(StoreError::AfterFailure)), "{refused:?}");
+    // The producer comes again.
+    let again = Series::default();
+    for text in ["m0", "m1", "m2"] {
+        send(&again, text);
+    }
+    for _ in 0..3 {
+        answers.recv_timeout(TIMEOUT).unwrap().1.unwrap();
+    }
+    assert_eq!(payloads(&store, A), ["of another", "m0", "m1", "m2"]);
 }
 
 #[test]
