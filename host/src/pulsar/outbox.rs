@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::{AsyncWrite, AsyncWriteExt, BufWriter};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
 use weir_broker::Held;
@@ -103,15 +103,28 @@ impl Writer {
     ///
     /// # Errors
     /// When the socket fails, or the peer takes nothing for too long.
-    pub(crate) async fn run(mut self, socket: impl AsyncWrite + Unpin) -> io::Result<()> {
-        let mut socket = BufWriter::with_capacity(WRITE_BUFFER, socket);
+    pub(crate) async fn run(mut self, mut socket: impl AsyncWrite + Unpin) -> io::Result<()> {
+        // Our own, and no `BufWriter`: that gives up its whole buffer in one call, which a slow peer need
+        // not take within `patience`.
+        let mut gathered = Vec::with_capacity(WRITE_BUFFER);
         while let Some(first) = self.queue.recv().await {
             let mut next = Some(first);
             while let Some(queued) = next {
-                write_all(&mut socket, &queued.frame.head, self.patience).await?;
-                write_all(&mut socket, &queued.frame.body, self.patience).await?;
+                for part in [&queued.frame.head, &queued.frame.body] {
+                    if gathered.len() + part.len() > WRITE_BUFFER {
+                        write_all(&mut socket, &gathered, self.patience).await?;
+                        gathered.clear();
+                    }
+                    if part.len() > WRITE_BUFFER {
+                        write_all(&mut socket, part, self.patience).await?;
+                    } else {
+                        gathered.extend_from_slice(part);
+                    }
+                }
                 next = self.queue.try_recv().ok();
             }
+            write_all(&mut socket, &gathered, self.patience).await?;
+            gathered.clear();
             timeout(self.patience, socket.flush()).await??;
         }
         socket.shutdown().await
@@ -141,6 +154,9 @@ impl Drop for Writer {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
     use tokio::io::AsyncReadExt;
 
     use super::*;
@@ -173,7 +189,7 @@ mod tests {
         let waits = outbox.send(Bytes::from_static(&[0; 1]));
         tokio::pin!(waits);
         assert!(
-            std::future::poll_fn(|cx| std::task::Poll::Ready(waits.as_mut().poll(cx))).await.is_pending()
+            std::future::poll_fn(|cx| Poll::Ready(waits.as_mut().poll(cx))).await.is_pending()
         );
         drop(writer);
         assert_eq!(waits.await, Err(Closed));
@@ -200,5 +216,51 @@ mod tests {
         let error = writing.await.unwrap().unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert_eq!(outbox.send(Bytes::from_static(b"more")).await, Err(Closed));
+    }
+
+    /// Takes one byte a call, and a while for it.
+    struct Slow {
+        pause: Duration,
+        taking: Option<Pin<Box<tokio::time::Sleep>>>,
+        taken: Vec<u8>,
+    }
+
+    impl AsyncWrite for &mut Slow {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            let pause = self.pause;
+            let taking = self.taking.get_or_insert_with(|| Box::pin(tokio::time::sleep(pause)));
+            std::task::ready!(taking.as_mut().poll(cx));
+            self.taking = None;
+            self.taken.push(bytes[0]);
+            Poll::Ready(Ok(1))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_takes_a_little_at_a_time_is_served_however_long_it_takes() {
+        let patience = Duration::from_secs(2);
+        let (outbox, writer) = outbox(1 << 20, patience);
+        let sent: Vec<Vec<u8>> = (0..30).map(|i| vec![i; 10]).collect();
+        for frame in &sent {
+            outbox.send(Bytes::from(frame.clone())).await.unwrap();
+        }
+        drop(outbox);
+        let mut slow = Slow { pause: Duration::from_millis(10), taking: None, taken: Vec::new() };
+        let began = tokio::time::Instant::now();
+        writer.run(&mut slow).await.unwrap();
+        assert!(began.elapsed() > patience, "it took less than the patience, which shows nothing");
+        assert_eq!(slow.taken, sent.concat());
     }
 }
