@@ -304,6 +304,23 @@ async fn a_batch_acknowledged_in_part_comes_again_without_that_part() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_batch_that_waits_to_be_sent_again_loses_what_is_acknowledged_meanwhile() {
+    let rig = Rig::new().await;
+    let topic = rig.topic("t").await;
+    let positions = publish(&topic, [batch(&["a", "b"])]).await;
+    let mut client = Client::new(&topic, SubscriptionType::Shared, 100).await;
+    client.next().await;
+    client.consumer.redeliver(None);
+    // It stands in the queue of its consumer, which has not taken it.
+    until(&topic, |stats| stats.unacked_messages == 2).await;
+    client.ack(positions[0], Some(vec![1])).await;
+    let again = client.next().await;
+    assert_eq!((texts(&again.entry), again.redelivery_count), (vec!["b".to_owned()], 1));
+    let stats = until(&topic, |stats| stats.msg_backlog == 1).await;
+    assert_eq!((stats.unacked_messages, stats.consumers[0].available_permits), (1, 97));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_acknowledgement_kept_over_a_restart_is_taken() {
     let rig = Rig::new().await;
     let topic = rig.topic("t").await;

@@ -125,9 +125,13 @@ impl Window {
         if !left.is_empty() {
             open.left = left;
             match open.place {
-                Place::Out { seat, .. } => {
+                Place::Out { seat, queued } => {
                     if let Some(seat) = self.seats.get_mut(&seat) {
                         seat.unacked = seat.unacked.saturating_sub(gone);
+                    }
+                    if queued {
+                        // An earlier copy is acknowledged in part: what stands in the queue holds too much now.
+                        self.put(position, Place::Ready);
                     }
                 }
                 // Its bytes hold too much now.
