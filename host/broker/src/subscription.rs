@@ -6,6 +6,7 @@ mod judging;
 mod seat;
 mod window;
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -287,7 +288,7 @@ pub(crate) struct Subscription {
     pub(crate) durable: bool,
     /// The [`Consumer`]s that are not dropped, closed ones included. Grows under the topic's lock only.
     handles: AtomicUsize,
-    /// Held for moments only, and no other lock is taken under it.
+    /// Held for moments only. The budget's lock is taken under it, and no other.
     pub(crate) window: Mutex<Window>,
     /// Tells the dispatching task that there may be something to do.
     wake: Arc<Notify>,
@@ -366,9 +367,11 @@ impl Subscription {
 
     /// Acknowledges in memory; gives back the cursor's version that holds it.
     fn acknowledge(&self, seat: u64, kind: AckKind, acks: &[Ack]) -> Result<u64, BrokerError> {
-        let unfiltered = || self.topic.engine.bindings.chain(&self.topic.name, &self.name).is_none();
+        // Asked for of many entries together, and each answer walks all patterns: once is enough.
+        let unfiltered =
+            LazyCell::new(|| self.topic.engine.bindings.chain(&self.topic.name, &self.name).is_none());
         let mut window = self.window.lock();
-        window.acknowledge(seat, kind, acks, &unfiltered).map_err(|window::Closed| {
+        window.acknowledge(seat, kind, acks, &|| *unfiltered).map_err(|window::Closed| {
             BrokerError::Closing(format!("the consumer of subscription {} is closed", self.name))
         })?;
         let version = window.version();

@@ -188,9 +188,7 @@ mod tests {
         outbox.send(Bytes::from_static(&[0; 10])).await.unwrap();
         let waits = outbox.send(Bytes::from_static(&[0; 1]));
         tokio::pin!(waits);
-        assert!(
-            std::future::poll_fn(|cx| Poll::Ready(waits.as_mut().poll(cx))).await.is_pending()
-        );
+        assert!(std::future::poll_fn(|cx| Poll::Ready(waits.as_mut().poll(cx))).await.is_pending());
         drop(writer);
         assert_eq!(waits.await, Err(Closed));
     }
