@@ -228,24 +228,18 @@ impl Consumer {
         !self.subscription.window.lock().seats.contains_key(&self.id)
     }
 
-    /// Moves the cursor, durably. All consumers of the subscription are closed first: their clients come
-    /// again.
+    /// Moves the cursor, durably, and closes all consumers of the subscription: their clients come again.
     ///
     /// # Errors
-    /// When the store cannot read or write.
+    /// When the store cannot read or write, or the subscription has ended; nothing has changed then.
     pub async fn seek(&self, to: SeekTo) -> Result<(), BrokerError> {
         let mark_delete = self.topic.core().find(to).await?;
-        let version = {
-            let mut window = self.subscription.window.lock();
-            window.seek(mark_delete);
-            window.version()
-        };
-        self.subscription.wake.notify_one();
-        if !self.subscription.durable {
-            return Ok(());
+        if self.subscription.durable {
+            return cursor::move_to(Arc::clone(&self.subscription), mark_delete).await;
         }
-        self.subscription.dirty.notify_one();
-        cursor::written(Arc::clone(&self.subscription), version).await
+        self.subscription.window.lock().seek(mark_delete);
+        self.subscription.wake.notify_one();
+        Ok(())
     }
 
     /// The topic's ends; `None` while it has no entry.
@@ -297,7 +291,8 @@ pub(crate) struct Subscription {
     written: watch::Sender<Written>,
     /// Ends both tasks.
     stop: CancellationToken,
-    /// Whether the cursor is gone. Held while the cursor is written or deleted, on a blocking thread.
+    /// Whether the cursor is gone. Held while the cursor is written or deleted, on a blocking thread; the
+    /// window's lock is taken under it.
     deleted: Mutex<bool>,
 }
 

@@ -103,6 +103,38 @@ fn a_full_disk_is_told_and_left_behind() {
 }
 
 #[test]
+fn a_seek_that_cannot_be_written_moves_nothing() {
+    let weir = Home::new().start();
+    let mut peer = Connection::open(weir.pulsar);
+    assert_eq!(peer.producer(TOPIC, 1, 1).kind, kind::PRODUCER_SUCCESS);
+    let [first, second] = [b"1", b"2"].map(|payload| entry("p", 0, &[], payload));
+    assert_eq!(peer.publish(1, 0, &first).kind, kind::SEND_RECEIPT);
+    let mut consumer = Connection::open(weir.pulsar);
+    assert_eq!(consumer.subscribe(TOPIC, "s", 2, 1).kind, kind::SUCCESS);
+    consumer.send(kind::FLOW, Fields::new().int(1, 2).int(2, 10));
+    assert_eq!(consumer.read_kind(kind::MESSAGE).entry, first);
+
+    weir.fill_disk();
+    // To the latest: what is not acknowledged would not come any more.
+    let latest = Fields::new().int(1, i64::MAX as u64).int(2, i64::MAX as u64);
+    consumer.send(kind::SEEK, Fields::new().int(1, 2).int(2, 2).bytes(3, latest.done()));
+    // No CLOSE_CONSUMER before it.
+    let answer = consumer.read();
+    assert_eq!((answer.kind, answer.body.int(1)), (kind::ERROR, Some(2)), "{answer:?}");
+    weir.empty_disk();
+    until_ready(&weir);
+    assert_eq!(peer.publish(1, 1, &second).kind, kind::SEND_RECEIPT);
+    assert_eq!(consumer.read().entry, second, "the consumer goes on");
+    drop(consumer);
+
+    let weir = weir.kill().start();
+    let mut consumer = Connection::open(weir.pulsar);
+    assert_eq!(consumer.subscribe(TOPIC, "s", 2, 2).kind, kind::SUCCESS);
+    consumer.send(kind::FLOW, Fields::new().int(1, 2).int(2, 10));
+    assert_eq!(consumer.read_kind(kind::MESSAGE).entry, first, "the cursor is where it was");
+}
+
+#[test]
 fn a_stock_client_waits_for_room_and_loses_nothing() {
     let weir = Home::new().start();
     let url = weir.service_url();

@@ -107,17 +107,13 @@ pub(crate) async fn keep_written(subscription: Arc<Subscription>) {
             subscription.written.send_modify(|state| state.ended = true);
             return;
         }
-        let (version, cursor) = {
-            let window = subscription.window.lock();
-            (window.version(), (window.version() > written).then(|| window.cursor()))
-        };
-        if let Some(cursor) = cursor {
-            match write(&subscription, cursor).await {
-                Ok(()) => {
+        if subscription.window.lock().version() > written {
+            match write(&subscription).await {
+                (version, Ok(())) => {
                     written = version;
                     subscription.written.send_modify(|state| state.version = version);
                 }
-                Err(error) => {
+                (version, Err(error)) => {
                     tracing::warn!(
                         topic = %subscription.topic.name, subscription = subscription.name, %error,
                         "cursor not written; trying again"
@@ -146,18 +142,64 @@ async fn pause(subscription: &Subscription, how_long: Duration, stopping: bool) 
     }
 }
 
-async fn write(subscription: &Arc<Subscription>, cursor: CursorState) -> Result<(), BrokerError> {
-    let subscription = Arc::clone(subscription);
+/// Writes the cursor as it is; gives back its version.
+async fn write(subscription: &Arc<Subscription>) -> (u64, Result<(), BrokerError>) {
+    let writing = Arc::clone(subscription);
     let write = move || {
-        let deleted = subscription.deleted.lock();
-        if *deleted {
-            return Ok(());
-        }
-        let topic = &subscription.topic;
-        topic.engine.records.put_cursor(topic.id, &subscription.name, &cursor)
+        let deleted = writing.deleted.lock();
+        // Not before: a seek that is written meanwhile would be written over with what was before it.
+        let (version, cursor) = {
+            let window = writing.window.lock();
+            (window.version(), window.cursor())
+        };
+        let done = if *deleted { Ok(()) } else { writing.put(&cursor) };
+        (version, done)
     };
     let done = tokio::task::spawn_blocking(write).await;
-    Ok(done.map_err(|_panicked| BrokerError::lost("writing a cursor"))??)
+    done.unwrap_or_else(|_panicked| {
+        (subscription.window.lock().version(), Err(BrokerError::lost("writing a cursor")))
+    })
+}
+
+/// Moves the cursor: on disk first, so that a failure leaves it where it was.
+///
+/// # Errors
+/// When it cannot be written, or the subscription has ended.
+pub(crate) async fn move_to(
+    subscription: Arc<Subscription>,
+    mark_delete: Option<Position>,
+) -> Result<(), BrokerError> {
+    let work = move || {
+        let deleted = subscription.deleted.lock();
+        if *deleted || subscription.stop.is_cancelled() {
+            return Err(subscription.ended());
+        }
+        let done = subscription.put(&CursorState { mark_delete, ..CursorState::default() });
+        {
+            let mut window = subscription.window.lock();
+            match done {
+                Ok(()) => window.seek(mark_delete),
+                // A write that failed may be found later all the same.
+                Err(_) => window.rewrite(),
+            }
+        }
+        subscription.wake.notify_one();
+        subscription.dirty.notify_one();
+        done
+    };
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_panicked| BrokerError::lost("a seek"))?
+}
+
+impl Subscription {
+    /// Blocks on the disk; `deleted` is to be held.
+    fn put(&self, cursor: &CursorState) -> Result<(), BrokerError> {
+        Ok(self.topic.engine.records.put_cursor(self.topic.id, &self.name, cursor)?)
+    }
+
+    fn ended(&self) -> BrokerError {
+        BrokerError::Closing(format!("subscription {} is closed", self.name))
+    }
 }
 
 /// Resolves when the cursor has been written at least as of `version`.
@@ -172,6 +214,6 @@ pub(crate) async fn written(subscription: Arc<Subscription>, version: u64) -> Re
         _ if state.version >= version => Ok(()),
         Some((at, error)) if *at >= version => Err(error.clone()),
         // It ended: deleted, or drained before this acknowledgement came.
-        _ => Err(BrokerError::Closing(format!("subscription {} is closed", subscription.name))),
+        _ => Err(subscription.ended()),
     }
 }

@@ -300,6 +300,11 @@ impl Window {
         self.paused.is_some()
     }
 
+    /// What is written may be another cursor: this one is to be written once more.
+    pub(crate) fn rewrite(&mut self) {
+        self.version += 1;
+    }
+
     /// Moves the cursor and forgets everything else; consumers are closed.
     pub(crate) fn seek(&mut self, mark_delete: Option<Position>) {
         self.clear_seats();
