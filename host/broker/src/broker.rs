@@ -479,12 +479,15 @@ impl Inner {
                 return Err(BrokerError::InUse(reason));
             }
         }
-        for topic in &topics {
-            for subscription in topic.close() {
-                subscription.forget_cursor();
-            }
-        }
+        let closed: Vec<_> = topics.iter().flat_map(|topic| topic.close()).collect();
         let deleted = self.catalogue.delete_topic(base);
+        for subscription in closed {
+            if deleted.is_err() {
+                // What it acknowledges to its clients at its end is read again with the topic.
+                subscription.wait_until_written();
+            }
+            subscription.forget_cursor();
+        }
         // Also after a failure: what is closed is of no use, and is loaded anew.
         let mut loaded = self.loaded.write();
         for name in &names {

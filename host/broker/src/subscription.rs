@@ -402,6 +402,14 @@ impl Subscription {
         Ok(())
     }
 
+    /// Waits until the cursor of a subscription that was stopped has been written for the last time, or could
+    /// not be. To be called on a blocking thread of the runtime.
+    pub(crate) fn wait_until_written(&self) {
+        if self.durable {
+            tokio::runtime::Handle::current().block_on(cursor::ended(self));
+        }
+    }
+
     /// No cursor is written any more. Blocks while one is.
     pub(crate) fn forget_cursor(&self) {
         *self.deleted.lock() = true;

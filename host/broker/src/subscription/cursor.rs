@@ -202,6 +202,13 @@ impl Subscription {
     }
 }
 
+/// Resolves when the task that writes the cursor has come to its end.
+pub(crate) async fn ended(subscription: &Subscription) {
+    // The sender is the subscription's, so it is there.
+    let mut states = subscription.written.subscribe();
+    let _never_closed = states.wait_for(|state| state.ended).await;
+}
+
 /// Resolves when the cursor has been written at least as of `version`.
 pub(crate) async fn written(subscription: Arc<Subscription>, version: u64) -> Result<(), BrokerError> {
     let mut states = subscription.written.subscribe();
