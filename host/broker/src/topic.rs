@@ -87,6 +87,21 @@ struct State {
     subscriptions: BTreeMap<String, Arc<Subscription>>,
 }
 
+/// A subscription that has just been made. One that lives as long as its consumers ends with this if none
+/// came: whoever asked for it may have gone while it was made.
+struct Made {
+    topic: Arc<Topic>,
+    subscription: Arc<Subscription>,
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if !self.subscription.durable {
+            self.topic.forget_if_unused(&self.subscription);
+        }
+    }
+}
+
 impl Core {
     /// Queues an entry; what is received is where it went, once it is durable.
     pub(crate) fn append(
@@ -271,21 +286,23 @@ impl Topic {
     ) -> Result<(Consumer, Deliveries), BrokerError> {
         check_subscription_name(&options.subscription)?;
         check_client("consumer", &options.consumer_name, &options.metadata)?;
-        let known = self.state.lock().subscriptions.get(&options.subscription).cloned();
-        match known {
-            Some(_) => {}
-            None if !options.create => {
+        let known = self.state.lock().subscriptions.contains_key(&options.subscription);
+        // Let go of at the end, below the topic's lock.
+        let _made = match known {
+            true => None,
+            false if !options.create => {
                 return Err(BrokerError::SubscriptionNotFound(options.subscription));
             }
-            None => {
+            false => {
                 let made = self.make_subscription(&options.subscription, options.durable, options.start);
                 match made.await {
+                    Ok(made) => Some(made),
                     // Somebody else was quicker: theirs will do.
-                    Ok(()) | Err(BrokerError::AlreadyExists(_)) => {}
+                    Err(BrokerError::AlreadyExists(_)) => None,
                     Err(other) => return Err(other),
                 }
             }
-        }
+        };
         // Under the topic's lock, so that it cannot be dropped as unused in between.
         let state = self.state.lock();
         state.check_open(self.name())?;
@@ -301,7 +318,7 @@ impl Topic {
     /// When it exists.
     pub async fn create_subscription(self: &Arc<Self>, name: &str, start: Start) -> Result<(), BrokerError> {
         check_subscription_name(name)?;
-        self.make_subscription(name, true, start).await
+        self.make_subscription(name, true, start).await.map(drop)
     }
 
     async fn make_subscription(
@@ -309,7 +326,7 @@ impl Topic {
         name: &str,
         durable: bool,
         start: Start,
-    ) -> Result<(), BrokerError> {
+    ) -> Result<Made, BrokerError> {
         let topic = Arc::clone(self);
         let name = name.to_owned();
         let make = move |core: &Arc<Core>| {
@@ -322,8 +339,9 @@ impl Topic {
             let mut state = topic.state.lock();
             state.check_new(&name, topic.name())?;
             let subscription = Subscription::start(core, &name, durable, cursor);
-            state.subscriptions.insert(name, subscription);
-            Ok(())
+            state.subscriptions.insert(name, Arc::clone(&subscription));
+            drop(state);
+            Ok(Made { topic: Arc::clone(&topic), subscription })
         };
         self.core.blocking("making a subscription", make).await
     }

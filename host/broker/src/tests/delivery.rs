@@ -111,6 +111,23 @@ async fn a_reader_that_a_seek_has_closed_comes_back_to_where_it_was_set() {
     }
 }
 
+#[test]
+fn a_reader_that_goes_while_it_subscribes_leaves_nothing() {
+    // One after the other on the blocking thread: what was begun there is done before what is begun later.
+    let runtime = tokio::runtime::Builder::new_multi_thread().max_blocking_threads(1).enable_time().build();
+    runtime.unwrap().block_on(async {
+        let rig = Rig::new().await;
+        let topic = rig.topic("t").await;
+        let reader = ConsumerOptions { durable: false, ..options(SubscriptionType::Exclusive) };
+        let mut subscribing = Box::pin(topic.subscribe(reader));
+        let began = std::future::poll_fn(|cx| std::task::Poll::Ready(subscribing.as_mut().poll(cx))).await;
+        assert!(began.is_pending());
+        drop(subscribing);
+        topic.create_subscription("after", Start::Earliest).await.unwrap();
+        assert_eq!(topic.subscriptions(), ["after"]);
+    });
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_begins_at_a_time() {
     let numbered =
