@@ -97,7 +97,11 @@ impl Connection<'_> {
         if let Some(subscription) = request.initial_subscription_name.filter(|name| !name.is_empty())
             && !topic.subscriptions().contains(&subscription)
         {
-            topic.create_subscription(&subscription, weir_broker::Start::Latest).await?;
+            match topic.create_subscription(&subscription, weir_broker::Start::Latest).await {
+                // Another producer with the same wish was quicker.
+                Ok(()) | Err(BrokerError::AlreadyExists(_)) => {}
+                Err(other) => return Err(other.into()),
+            }
         }
         let name = request.producer_name.filter(|name| !name.is_empty());
         Ok(topic.add_producer(name, frames::properties(request.metadata))?)

@@ -354,6 +354,31 @@ async fn sends_to_a_producer_just_closed_are_ignored() {
 }
 
 #[tokio::test]
+async fn producers_that_wish_for_one_subscription_together_all_get_it() {
+    let host = Host::start(Limits::default()).await;
+    let mut peers = Vec::new();
+    for _ in 0..8 {
+        peers.push(host.greeted().await);
+    }
+    for i in 0..20 {
+        let producer = CommandProducer {
+            topic: format!("t{i}"),
+            producer_id: i,
+            request_id: 7,
+            initial_subscription_name: Some("s".into()),
+            ..CommandProducer::default()
+        };
+        for peer in &mut peers {
+            peer.send(producer.clone()).await;
+        }
+        for peer in &mut peers {
+            let answer = peer.command().await;
+            assert!(matches!(answer, Command::ProducerSuccess(_)), "{answer:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn two_hundred_bad_connections_do_no_harm() {
     let limits = Limits { handshake_timeout: Duration::from_millis(300), ..Limits::default() };
     let host = Host::start(limits).await;
