@@ -61,8 +61,10 @@ struct World {
     out: BTreeMap<Position, Vec<String>>,
     /// The same, before it was asked for again.
     earlier: Vec<(Position, Vec<String>)>,
-    /// Entries that were asked for again: what is acknowledged of them may come once more.
+    /// Entries that were asked for again: an acknowledgement of them may be taken for that of a copy.
     again: BTreeSet<Position>,
+    /// Of each message that was delivered, how many more times it may be.
+    more: BTreeMap<String, usize>,
 }
 
 impl World {
@@ -83,13 +85,20 @@ impl World {
             out: BTreeMap::new(),
             earlier: Vec::new(),
             again: BTreeSet::new(),
+            more: BTreeMap::new(),
         }
     }
 
     /// What was read is asked for again; its client still has it.
     fn come_again(&mut self) {
         let out = std::mem::take(&mut self.out);
-        self.again.extend(out.keys());
+        for (position, texts) in &out {
+            // Of one that was asked for again before, what was acknowledged may have been taken for another copy's.
+            let doubtful = !self.again.insert(*position);
+            for text in texts.iter().filter(|text| doubtful || self.owed.contains(*text)) {
+                *self.more.entry(text.clone()).or_default() += 1;
+            }
+        }
         self.earlier.extend(out);
     }
 
@@ -110,19 +119,36 @@ impl World {
 
     fn received(&mut self, delivery: &Delivery) {
         let texts = texts(&delivery.entry);
-        let again = self.again.contains(&delivery.position);
         for text in &texts {
-            assert!(
-                again || self.owed.contains(text),
-                "{text} was delivered, and is acknowledged or rejected"
-            );
+            match self.more.get_mut(text) {
+                Some(0) => panic!("{text} was delivered once more without a reason"),
+                Some(more) => *more -= 1,
+                None => {
+                    assert!(self.owed.contains(text), "{text} was delivered, and is rejected");
+                    self.more.insert(text.clone(), 0);
+                }
+            }
         }
-        let before = self.out.insert(delivery.position, texts);
-        assert!(again || before.is_none(), "{:?} was delivered twice without a reason", delivery.position);
+        self.out.insert(delivery.position, texts);
+    }
+
+    /// An acknowledgement of an entry that was asked for again may be taken for that of a copy: then what is out,
+    /// or was until now, comes once more.
+    fn may_be_doubted(&mut self, position: Position, acknowledged: &[String]) {
+        if self.again.contains(&position) {
+            let out = self.out.get(&position).into_iter().flatten();
+            let texts: BTreeSet<String> = out.chain(acknowledged).cloned().collect();
+            for text in texts {
+                if let Some(more) = self.more.get_mut(&text) {
+                    *more += 1;
+                }
+            }
+        }
     }
 
     async fn acknowledge(&mut self, position: Position, bits: u8) {
         let texts = self.out.remove(&position).unwrap();
+        self.may_be_doubted(position, &texts);
         let unacked: Vec<u32> =
             (0..u32::try_from(texts.len()).unwrap()).filter(|i| bits >> i & 1 == 1).collect();
         for (i, text) in texts.iter().enumerate() {
@@ -161,6 +187,7 @@ impl World {
                 if !self.earlier.is_empty() {
                     let (position, texts) = self.earlier.swap_remove(which % self.earlier.len());
                     self.owed.retain(|text| !texts.contains(text));
+                    self.may_be_doubted(position, &[]);
                     self.client.ack(position, None).await;
                 }
             }
@@ -182,13 +209,23 @@ impl World {
     }
 
     async fn restart(self) -> Self {
-        let Self { rig, topic, client, kind, named, owed, again, .. } = self;
+        let Self { rig, topic, client, kind, named, owed, again, out, earlier, mut more, .. } = self;
         drop((client, topic));
         let rig = rig.restart().await;
         let topic = rig.topic("t").await;
         let client = Client::new(&topic, kind, 1_000_000).await;
+        // What is not acknowledged comes anew; and what is, where that may have been taken for a copy's.
+        more.retain(|text, _| !owed.contains(text));
+        let doubtful =
+            out.iter().map(|(at, texts)| (*at, texts)).chain(earlier.iter().map(|(at, texts)| (*at, texts)));
+        let doubtful = doubtful.filter(|(position, _)| again.contains(position)).flat_map(|(_, texts)| texts);
+        for text in doubtful.collect::<BTreeSet<_>>() {
+            if let Some(more) = more.get_mut(text) {
+                *more += 1;
+            }
+        }
         let (out, earlier) = (BTreeMap::new(), Vec::new());
-        Self { rig, topic, client, kind, named, owed, out, earlier, again }
+        Self { rig, topic, client, kind, named, owed, out, earlier, again, more }
     }
 
     /// Everything that is owed comes, and then nothing is left.
@@ -206,7 +243,11 @@ impl World {
         let client = &mut self.client;
         let again = async {
             while let Some(delivery) = client.deliveries.next().await {
-                assert!(self.again.contains(&delivery.position), "{delivery:?} came without a reason");
+                for text in texts(&delivery.entry) {
+                    let more = self.more.get_mut(&text).filter(|more| **more > 0);
+                    // Acknowledging it may be doubted, too: that gives back what this takes.
+                    assert!(more.is_some(), "{text} came once more without a reason");
+                }
                 client.ack(delivery.position, None).await;
             }
         };
