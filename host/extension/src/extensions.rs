@@ -6,7 +6,7 @@
 //! to swap the table. Two changes of one key that overlap are both made, the later swap last; if what a
 //! change was checked against is gone by then, it is checked again.
 //!
-//! In `extensions/`: the nouns (`key`), what is kept (`durable`), what a version is (`version`, `schema`),
+//! In `extensions/`: the nouns (`key`), what is kept (`durable`), what a version is (`version`, `schema`, `times`),
 //! the table of them (`table`), the drop folder (`files`), and the three that change it: `register`, `config`,
 //! `withdraw`.
 
@@ -38,6 +38,7 @@ mod schema;
 mod table;
 #[cfg(test)]
 mod tests;
+mod times;
 mod version;
 mod withdraw;
 
@@ -47,6 +48,7 @@ pub use info::{ExtensionInfo, Inspection, RefusedFile, Registered};
 pub use key::{ClassName, Form, Key, Kind, Scope};
 pub use options::{ClassOptions, Options};
 pub use schema::{MAX_CONFIG_BYTES, MAX_SCHEMA_BYTES};
+pub use times::Times;
 pub use version::{Configured, Counts, Tally};
 
 use crate::artifact::{Loader, LoaderFigures};

@@ -3,19 +3,24 @@
 //! Everything is read at the moment of the scrape, from counters that others keep. No series names a topic or
 //! a subscription: their number would grow with use. Classes are registered by people, and few.
 
+use std::collections::HashMap;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
+use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::{Registry, Unit};
 use weir_broker::{Broker, Figures};
-use weir_extension::{Counts, ExtensionInfo, Extensions, LoaderFigures};
+use weir_extension::{Counts, ExtensionInfo, Extensions, LoaderFigures, Times};
 
 use super::Shared;
 use super::errors::Refusal;
@@ -141,7 +146,32 @@ fn extensions(extensions: &Extensions, registry: &mut Registry) {
     own.register("messages", "Messages judged, by what was said, or broke", of_versions.messages);
     own.register("calls", "Calls, by whether they were answered or how they broke", of_versions.calls);
     own.register("listings", "Listings answered", of_versions.listings);
-    own.register_with_unit("call", "Time spent in calls", Unit::Seconds, of_versions.time);
+    let help = "Time that a batch of messages or a listing took, whatever its calls";
+    own.register_with_unit("call", help, Unit::Seconds, of_versions.times);
+    own.register("instances", "Instances that are alive", of_versions.instances);
+}
+
+/// The times of a version's batches and listings, and their sum.
+#[derive(Debug, Default)]
+struct CallTimes(OnceLock<(Times, Duration)>);
+
+impl TypedMetric for CallTimes {
+    const TYPE: MetricType = MetricType::Histogram;
+}
+
+impl EncodeMetric for CallTimes {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let Some((times, sum)) = self.0.get() else { return Ok(()) };
+        // What the encoder takes for "without an upper bound".
+        let buckets = times.buckets().map(|(bound, n)| (if bound.is_finite() { bound } else { f64::MAX }, n));
+        let buckets: Vec<(f64, u64)> = buckets.collect();
+        let none: Option<&HashMap<usize, Exemplar<OfVersion, f64>>> = None;
+        encoder.encode_histogram(sum.as_secs_f64(), times.count(), &buckets, none)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        Self::TYPE
+    }
 }
 
 /// What the versions in force have done.
@@ -151,7 +181,8 @@ struct Versions {
     messages: Family<Outcome, Counter>,
     calls: Family<Outcome, Counter>,
     listings: Family<OfVersion, Counter>,
-    time: Family<OfVersion, Seconds>,
+    times: Family<OfVersion, CallTimes>,
+    instances: Family<OfVersion, Gauge>,
 }
 
 impl Versions {
@@ -165,8 +196,7 @@ impl Versions {
             version: version.clone(),
             outcome: outcome.to_owned(),
         };
-        let Counts { calls, accepted, rejected, rescheduled, broke, answered, broken_calls, micros, .. } =
-            counts;
+        let Counts { calls, accepted, rejected, rescheduled, broke, answered, broken_calls, .. } = counts;
         for (outcome, count) in
             [("accepted", accepted), ("rejected", rejected), ("rescheduled", rescheduled), ("broke", broke)]
         {
@@ -179,8 +209,10 @@ impl Versions {
         }
         let of_version = OfVersion { class, version };
         self.listings.get_or_create(&of_version).inc_by(*answered);
-        let time = std::time::Duration::from_micros(*micros);
-        self.time.get_or_create(&of_version).inc_by(time.as_secs_f64());
+        let alive = i64::try_from(counts.instances).unwrap_or(i64::MAX);
+        self.instances.get_or_create(&of_version).set(alive);
+        let told = (counts.times.clone(), Duration::from_micros(counts.micros));
+        self.times.get_or_create(&of_version).0.get_or_init(|| told);
     }
 }
 

@@ -118,9 +118,20 @@ fn metrics_are_read_by_prometheus_and_are_true() {
         |outcome| value(&scraped, "weir_extension_messages_total", &[("class", CLASS), ("outcome", outcome)]);
     assert_eq!((of("accepted"), of("rejected"), of("rescheduled")), (3.0, 2.0, 0.0));
     assert!(of("broke") >= 1.0, "said no and broke are told apart");
-    assert!(value(&scraped, "weir_extension_call_seconds_total", &[("class", CLASS)]) > 0.0);
+    assert!(value(&scraped, "weir_extension_call_seconds_sum", &[("class", CLASS)]) > 0.0);
+    let timed = value(&scraped, "weir_extension_call_seconds_count", &[("class", CLASS)]);
+    assert!((1.0..=7.0).contains(&timed), "a batch each at most, and the one that is judged again: {timed}");
+    let longest = value(&scraped, "weir_extension_call_seconds_bucket", &[("class", CLASS), ("le", "+Inf")]);
+    assert_eq!(longest, timed, "buckets are added up");
+    assert!(value(&scraped, "weir_extension_instances", &[("class", CLASS)]) >= 1.0);
     assert!(value(&scraped, "weir_extension_compile_seconds_total", &[]) > 0.0);
     let version = weir.extension(CLASS).unwrap()["version"].as_str().unwrap().to_owned();
+    let counts = weir.extension(CLASS).unwrap()["counts"].clone();
+    let (p50, p99) = (counts["p50-micros"].as_u64().unwrap(), counts["p99-micros"].as_u64().unwrap());
+    assert!(0 < p50 && p50 <= p99, "{counts}");
+    let shown = weir.command(&["extension", "show", CLASS]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("counts p99 micros") && shown.contains("counts instances"), "{shown}");
     let in_force = [("class", CLASS), ("version", &version), ("form", "component")];
     assert_eq!(value(&scraped, "weir_extension_in_force", &in_force), 1.0);
 }

@@ -12,10 +12,12 @@ use serde_json::Value;
 
 use super::key::{ClassName, Kind};
 use super::schema::{MAX_CONFIG_BYTES, Refusal, Schema};
+use super::times::{Histogram, Times};
 use crate::artifact::{CompiledBy, Loaded};
+use crate::filter::Verdict;
 use crate::filter::{Broke, BrokeKind, MessageFilter};
-use crate::lister::TopicLister;
-use crate::message::Field;
+use crate::lister::{ListRequest, TopicLister, TopicSet, Topics};
+use crate::message::{Field, Messages};
 
 /// How many configurations of one version are remembered although nobody uses them.
 ///
@@ -104,6 +106,15 @@ pub struct Counts {
     pub broken_calls: BTreeMap<String, u64>,
     /// Time spent in calls, in microseconds.
     pub micros: u64,
+    /// An estimate of the time that half of the batches and listings did not exceed, in microseconds.
+    pub p50_micros: u64,
+    /// The same of 99 in a hundred.
+    pub p99_micros: u64,
+    /// Instances that are alive at this moment, of all its configurations.
+    pub instances: u64,
+    /// The times of batches and listings that both are estimated from.
+    #[serde(skip)]
+    pub times: Times,
 }
 
 /// Relaxed atomics, added to once a batch: no reader needs them to agree with each other.
@@ -118,6 +129,44 @@ struct Counters {
     answered: AtomicU64,
     broken_calls: [AtomicU64; BrokeKind::ALL.len()],
     nanos: AtomicU64,
+    times: Histogram,
+    instances: AtomicU64,
+}
+
+/// An instance that is counted for as long as it lives.
+struct Counted<T: ?Sized> {
+    counters: Arc<Counters>,
+    instance: Box<T>,
+}
+
+impl<T: ?Sized> Counted<T> {
+    fn new(counters: &Arc<Counters>, instance: Box<T>) -> Box<Self> {
+        counters.instances.fetch_add(1, Ordering::Relaxed);
+        Box::new(Self { counters: Arc::clone(counters), instance })
+    }
+}
+
+impl<T: ?Sized> Drop for Counted<T> {
+    fn drop(&mut self) {
+        self.counters.instances.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl MessageFilter for Counted<dyn MessageFilter> {
+    fn judge(
+        &mut self,
+        messages: &Messages<'_>,
+        rows: &[u32],
+        verdicts: &mut Vec<Verdict>,
+    ) -> Result<(), Broke> {
+        self.instance.judge(messages, rows, verdicts)
+    }
+}
+
+impl TopicLister for Counted<dyn TopicLister> {
+    fn answer(&mut self, request: &ListRequest, topics: &Arc<dyn Topics>) -> Result<TopicSet, Broke> {
+        self.instance.answer(request, topics)
+    }
 }
 
 impl Version {
@@ -230,7 +279,8 @@ impl Configured {
     /// # Errors
     /// When it cannot be made, with the reason.
     pub fn filter(self: &Arc<Self>) -> Result<Box<dyn MessageFilter>, Broke> {
-        self.loaded.filter(&self.config, &self.fields)
+        let instance = self.loaded.filter(&self.config, &self.fields)?;
+        Ok(Counted::new(&self.counters, instance))
     }
 
     /// A fresh lister for the calling worker.
@@ -238,7 +288,8 @@ impl Configured {
     /// # Errors
     /// When it cannot be made, with the reason.
     pub fn lister(self: &Arc<Self>) -> Result<Box<dyn TopicLister>, Broke> {
-        self.loaded.lister(&self.config)
+        let instance = self.loaded.lister(&self.config)?;
+        Ok(Counted::new(&self.counters, instance))
     }
 
     /// Adds to the counters of this version. Once a batch: each number is an atomic addition.
@@ -249,6 +300,9 @@ impl Configured {
 
 impl Counters {
     fn add(&self, tally: &Tally) {
+        if tally.calls > 0 {
+            self.times.add(tally.elapsed);
+        }
         let pairs = [
             (&self.calls, tally.calls),
             (&self.accepted, tally.accepted),
@@ -271,6 +325,7 @@ impl Counters {
         let broken = BrokeKind::ALL.iter().zip(&self.broken_calls);
         let (accepted, rejected) = (read(&self.accepted), read(&self.rejected));
         let (rescheduled, broke) = (read(&self.rescheduled), read(&self.broke));
+        let times = self.times.read();
         Counts {
             calls: read(&self.calls),
             messages: accepted + rejected + rescheduled + broke,
@@ -285,6 +340,10 @@ impl Counters {
                 .filter(|(_, n)| *n > 0)
                 .collect(),
             micros: read(&self.nanos) / 1000,
+            p50_micros: times.percentile(50),
+            p99_micros: times.percentile(99),
+            instances: read(&self.instances),
+            times,
         }
     }
 }
