@@ -9,6 +9,7 @@ mod bindings;
 mod errors;
 mod extensions;
 mod listener;
+mod logs;
 mod metrics;
 mod names;
 mod namespaces;
@@ -57,6 +58,10 @@ pub(crate) struct Admin {
     pub(crate) metrics: Metrics,
     /// Artifacts that may be taken in at one time; others wait unread.
     pub(crate) uploads: Semaphore,
+    /// Those who may follow log lines at one time.
+    pub(crate) followers: Arc<Semaphore>,
+    /// Ends the serving of admin calls, and what goes on until then.
+    pub(crate) stop: CancellationToken,
     /// Whether clients may come: set once everything is served, unset when a stop begins.
     pub(crate) ready: AtomicBool,
 }
@@ -64,18 +69,17 @@ pub(crate) struct Admin {
 /// Uploads at one time: each holds an artifact of up to `plugins.max-artifact-size` in memory.
 pub(crate) const MAX_UPLOADS: usize = 4;
 
+/// Followers of log lines at one time, of which each keeps a connection.
+pub(crate) const MAX_FOLLOWERS: usize = 16;
+
 type Shared = axum::extract::State<Arc<Admin>>;
 
-/// Serves until `stop`, then ends once the calls under way are answered.
+/// Serves until [`Admin::stop`], then ends once the calls under way are answered.
 ///
 /// # Errors
 /// When the listener fails.
-pub(crate) async fn serve(
-    listener: TcpListener,
-    admin: Arc<Admin>,
-    stop: CancellationToken,
-) -> std::io::Result<()> {
-    let limits = &admin.config.limits;
+pub(crate) async fn serve(listener: TcpListener, admin: Arc<Admin>) -> std::io::Result<()> {
+    let (limits, stop) = (&admin.config.limits, admin.stop.clone());
     let listener = Bounded::new(listener, limits.admin_connections, limits.admin_idle);
     let service = router(admin).into_make_service_with_connect_info::<SocketAddr>();
     // Axum knows the peer's address behind its own wrapper only.
@@ -87,6 +91,7 @@ pub(crate) fn router(admin: Arc<Admin>) -> Router {
     let body = admin.config.limits.admin_body.bytes();
     let own = Router::new()
         .merge(extensions::routes())
+        .merge(logs::routes())
         .merge(bindings::routes())
         .route_layer(middleware::from_fn_with_state(Arc::clone(&admin), auth::registrations));
     Router::new()

@@ -68,6 +68,8 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     };
     let house = opening.await.context("opening was given up")??;
 
+    // Clients leave first, so that admin calls can be asked for as long as there is something to tell.
+    let (stop_clients, stop_admin) = (CancellationToken::new(), CancellationToken::new());
     let metrics = Metrics::default();
     let advertised = Advertised::new(&config.listen.advertised, pulsar_address.port());
     let service = Arc::new(Service {
@@ -88,13 +90,13 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         pulsar: pulsar_address,
         metrics,
         uploads: Semaphore::new(admin::MAX_UPLOADS),
+        followers: Arc::new(Semaphore::new(admin::MAX_FOLLOWERS)),
+        stop: stop_admin.clone(),
         ready: AtomicBool::new(false),
     });
 
-    // Clients leave first, so that admin calls can be asked for as long as there is something to tell.
-    let (stop_clients, stop_admin) = (CancellationToken::new(), CancellationToken::new());
     let clients = tokio::spawn(pulsar::serve(pulsar_listener, service, stop_clients.clone()));
-    let mut calls = tokio::spawn(admin::serve(admin_listener, Arc::clone(&admin), stop_admin.clone()));
+    let mut calls = tokio::spawn(admin::serve(admin_listener, Arc::clone(&admin)));
     admin.ready.store(true, Ordering::Relaxed);
     banner::print(&banner::Facts {
         pulsar: pulsar_address,

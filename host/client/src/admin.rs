@@ -1,10 +1,14 @@
 //! Admin calls over REST: Pulsar's (`/admin/v2`) and weir's own (`/weir/v1`).
 //!
-//! What is exchanged is in [`model`]; the calls are in `admin/pulsar.rs` and `admin/weir.rs`.
+//! What is exchanged is in [`model`]; the calls are in `admin/pulsar.rs` and `admin/weir.rs`; answers that go
+//! on line by line are [`Lines`].
 
+mod lines;
 pub mod model;
 mod pulsar;
 mod weir;
+
+pub use lines::Lines;
 
 use std::time::Duration;
 
@@ -81,6 +85,11 @@ pub enum AdminError {
 }
 
 impl AdminError {
+    fn transport(method: &Method, path: &str, error: reqwest::Error) -> Self {
+        let (method, path, reason) = (method.clone(), path.to_owned(), innermost(&error));
+        Self::Transport { method, path, reason, source: Box::new(error) }
+    }
+
     /// The status with which the server refused; `None` if it did not come to that.
     pub fn status(&self) -> Option<StatusCode> {
         match self {
@@ -171,14 +180,24 @@ impl Admin {
     }
 
     async fn send(&self, call: Call) -> Result<(StatusCode, Vec<u8>), AdminError> {
+        let (method, path) = (call.method.clone(), call.url.path().to_owned());
+        let response = self.begin(call).await?;
+        let status = response.status();
+        let body = read(response).await.map_err(|error| AdminError::transport(&method, &path, error))?;
+        let Some(body) = body else {
+            let reason = format!("it has more than {MAX_ANSWER} bytes");
+            return Err(AdminError::Answer { method, path, reason });
+        };
+        if status.is_success() {
+            return Ok((status, body));
+        }
+        Err(AdminError::Refused { reason: reason(status, &body), method, path, status })
+    }
+
+    /// Sends a call; gives the answer, whatever it is, unread.
+    async fn begin(&self, call: Call) -> Result<Response, AdminError> {
         let Call { method, url, timeout, headers, body } = call;
         let path = url.path().to_owned();
-        let failed = |source: reqwest::Error| AdminError::Transport {
-            method: method.clone(),
-            path: path.clone(),
-            reason: innermost(&source),
-            source: Box::new(source),
-        };
         let mut request = self.http.request(method.clone(), url).timeout(timeout);
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
@@ -189,16 +208,7 @@ impl Admin {
         if let Some(body) = body {
             request = request.body(body);
         }
-        let response = request.send().await.map_err(failed)?;
-        let status = response.status();
-        let Some(body) = read(response).await.map_err(failed)? else {
-            let reason = format!("it has more than {MAX_ANSWER} bytes");
-            return Err(AdminError::Answer { method, path, reason });
-        };
-        if status.is_success() {
-            return Ok((status, body));
-        }
-        Err(AdminError::Refused { reason: reason(status, &body), method, path, status })
+        request.send().await.map_err(|error| AdminError::transport(&method, &path, error))
     }
 }
 

@@ -146,9 +146,10 @@ impl Extension {
         tier: Tier,
         limits: Limits,
     ) -> Result<Self, OpenError> {
-        let mut linked = Linked::new(component, tier, runtime.ticker.clone(), &limits, "?".into())?;
+        let mut linked =
+            Linked::new(component, tier, runtime.ticker.clone(), &limits, said::Speaker::unknown())?;
         let description = linked.describe(&limits)?;
-        linked.class = description.class.as_str().into();
+        linked.speaker = said::Speaker::new(description.class.as_str(), &description.version);
         for (kind, export) in [(Kind::Filter, &linked.exports.judge), (Kind::Lister, &linked.exports.answer)]
         {
             if description.kinds.contains(&kind) && export.is_none() {

@@ -48,6 +48,7 @@ pub use info::{ExtensionInfo, Inspection, RefusedFile, Registered};
 pub use key::{ClassName, Form, Key, Kind, Scope};
 pub use options::{ClassOptions, Options};
 pub use schema::{MAX_CONFIG_BYTES, MAX_SCHEMA_BYTES};
+pub(crate) use table::millis;
 pub use times::Times;
 pub use version::{Configured, Counts, Tally};
 

@@ -40,5 +40,5 @@ pub use filter::{Broke, BrokeKind, Delay, MessageFilter, Verdict};
 pub use lister::{ListRequest, Mode, TopicLister, TopicSet, Topics};
 pub use message::{Cell, Field, Messages, Row};
 pub use names::{Domain, NameError, NamespaceName, TopicName};
-pub use said::last_words;
+pub use said::{Level, LogFigures, LogLine, Overtaken, last_lines, last_words, lines_after, log_figures};
 pub use watch::{WatchOptions, Watcher};

@@ -18,7 +18,7 @@ use crate::extensions::Kind;
 use crate::filter::{Broke, BrokeKind, Delay, MessageFilter, Verdict};
 use crate::lister::TopicLister;
 use crate::message::{Field, Mapping, Messages};
-use crate::said;
+use crate::said::{self, Speaker};
 
 mod library;
 mod lister;
@@ -31,14 +31,13 @@ pub(crate) use library::Libraries;
 use library::Library;
 pub(crate) use rehearsal::rehearse;
 
-/// Names of libraries for their log lines, by the context that each was given. Grows with the libraries.
-static LOGGED_AS: RwLock<Vec<Arc<str>>> = RwLock::new(Vec::new());
+/// Who libraries are in their log lines, by the context that each was given. Grows with the libraries.
+static LOGGED_AS: RwLock<Vec<Speaker>> = RwLock::new(Vec::new());
 
 /// What libraries write to. Levels as in `wit/weir.wit`.
 extern "C" fn log(context: u64, level: u8, text: RStr<'_>) {
-    let name = usize::try_from(context).ok().and_then(|at| LOGGED_AS.read().get(at).cloned());
-    let class = name.as_deref().unwrap_or("?");
-    said::log(class, level, text.as_str());
+    let speaker = usize::try_from(context).ok().and_then(|at| LOGGED_AS.read().get(at).cloned());
+    said::log(&speaker.unwrap_or_else(Speaker::unknown), level, text.as_str());
 }
 
 /// An opened library that has described itself.
@@ -55,12 +54,12 @@ impl Extension {
     pub(crate) fn open(library: Library) -> Result<Self, OpenError> {
         let context = {
             let mut names = LOGGED_AS.write();
-            names.push("?".into());
+            names.push(Speaker::unknown());
             names.len() - 1
         };
         (library.start)(Host { context: context as u64, log });
         let description = Description::parse((library.describe)().as_str())?;
-        LOGGED_AS.write()[context] = description.class.as_str().into();
+        LOGGED_AS.write()[context] = Speaker::new(description.class.as_str(), &description.version);
         debug!(class = %description.class, contract = library.version, "native library described");
         Ok(Self { description, library })
     }

@@ -20,10 +20,10 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::{Registry, Unit};
 use weir_broker::{Broker, Figures};
-use weir_extension::{Counts, ExtensionInfo, Extensions, LoaderFigures, Times};
+use weir_extension::{Counts, ExtensionInfo, Extensions, LoaderFigures, LogFigures, Times, log_figures};
 
-use super::Shared;
 use super::errors::Refusal;
+use super::{MAX_FOLLOWERS, Shared};
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -50,6 +50,13 @@ struct Outcome {
     outcome: String,
 }
 
+/// What became of the log lines of a class, whichever version wrote them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfLines {
+    class: String,
+    outcome: &'static str,
+}
+
 /// Seconds, counted up.
 type Seconds = Counter<f64, AtomicU64>;
 
@@ -63,6 +70,9 @@ pub(super) async fn show(State(admin): Shared) -> Response {
         admin.metrics.register(&mut registry);
         broker(&admin.broker, &mut registry);
         extensions(&admin.extensions, &mut registry);
+        let followers = MAX_FOLLOWERS - admin.followers.available_permits();
+        let help = "Connections that follow the log lines of an extension";
+        registry.register("weir_log_followers", help, gauge(followers as u64));
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).map(|()| text)
     });
@@ -149,6 +159,13 @@ fn extensions(extensions: &Extensions, registry: &mut Registry) {
     let help = "Time that a batch of messages or a listing took, whatever its calls";
     own.register_with_unit("call", help, Unit::Seconds, of_versions.times);
     own.register("instances", "Instances that are alive", of_versions.instances);
+    let lines = Family::<OfLines, Counter>::default();
+    for LogFigures { class, logged, dropped } in log_figures() {
+        for (outcome, count) in [("logged", logged), ("dropped", dropped)] {
+            lines.get_or_create(&OfLines { class: class.to_string(), outcome }).inc_by(count);
+        }
+    }
+    own.register("log_lines", "Lines for the log; dropped are those beyond what a class may write", lines);
 }
 
 /// The times of a version's batches and listings, and their sum.

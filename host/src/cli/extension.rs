@@ -22,6 +22,20 @@ pub(super) enum Extension {
         /// The class name.
         class: String,
     },
+    /// Show what an extension has logged: time, level, version, text. Only the last lines are kept.
+    #[command(
+        after_help = "Examples:\n  weir extension logs demo.LateFlights -n 20\n  weir extension logs demo.LateFlights -f -o json"
+    )]
+    Logs {
+        /// The class name.
+        class: String,
+        /// Go on with the lines that it logs from now on.
+        #[arg(short, long)]
+        follow: bool,
+        /// How many of the last lines to show first; at most a thousand are kept.
+        #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
+        lines: usize,
+    },
     /// Register a component with the running weir, in place of the version it has.
     #[command(
         after_help = "Example:\n  weir extension register plugins/late-flights.wasm --config '{\"minutes\": 30}'"
@@ -68,6 +82,7 @@ impl Extension {
             Self::Inspect { file } => print_inspection(&inspect(&file)?, global.output),
             Self::List => on_runtime(list(global)),
             Self::Show { class } => on_runtime(show(global, &class)),
+            Self::Logs { class, follow, lines } => on_runtime(logs(global, &class, follow, lines)),
             Self::Register { file, class, config } => {
                 let bytes =
                     std::fs::read(&file).with_context(|| format!("{} cannot be read", file.display()))?;
@@ -191,6 +206,25 @@ async fn show(global: &Global, class: &str) -> anyhow::Result<()> {
     }
     table.print();
     Ok(())
+}
+
+async fn logs(global: &Global, class: &str, follow: bool, n: usize) -> anyhow::Result<()> {
+    let mut lines = global.admin()?.extension_logs(class, n, follow).await?;
+    while let Some(line) = lines.next().await? {
+        if global.output == Format::Json {
+            output::line(&serde_json::to_string(&line)?);
+            continue;
+        }
+        let model::LogLine { at, level, version, text, .. } = line;
+        let (level, version, text) = (level.to_uppercase(), printable(&version), printable(&text));
+        output::line(&format!("{} {level:5} {version} {text}", output::moment(at)));
+    }
+    Ok(())
+}
+
+/// Without control characters, whoever the server is: a terminal obeys them.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// A row for a value, or for each that it holds: `counts` as "counts calls", "counts accepted", …

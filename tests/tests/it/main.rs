@@ -15,6 +15,7 @@ mod files;
 mod house;
 mod journey;
 mod listing;
+mod logs;
 mod memory;
 mod metrics;
 mod network;

@@ -44,6 +44,24 @@ impl Extension {
     }
 }
 
+/// A line that an extension wrote.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct LogLine {
+    /// Its number among the lines of its class.
+    pub number: u64,
+    /// When, in milliseconds since 1970.
+    pub at: u64,
+    /// The class that wrote it.
+    pub class: String,
+    /// The version of the class.
+    pub version: String,
+    /// `trace`, `debug`, `info`, `warn` or `error`.
+    pub level: String,
+    /// The line; control characters are escaped in it.
+    pub text: String,
+}
+
 /// What a registration did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -192,3 +192,26 @@ fn addresses() {
     }
     assert!(Admin::new("http://localhost:8080/", None).is_ok());
 }
+
+#[tokio::test]
+async fn lines_are_read_past_those_of_spaces_and_to_the_end() {
+    let (server, admin) = Once::start().await;
+    let body = "{\"number\":1,\"text\":\"a\"}\n    \n{\"number\":2}\n{\"numb";
+    let (lines, (line, ..)) =
+        join!(admin.extension_logs("demo.Late", 5, true), server.answer("200 OK", body));
+    assert_eq!(line, "GET /weir/v1/extensions/demo.Late/logs?lines=5&follow=true HTTP/1.1");
+    let mut lines = lines.unwrap();
+    let first = lines.next().await.unwrap().unwrap();
+    assert_eq!((first.number, first.text.as_str()), (1, "a"));
+    assert_eq!(lines.next().await.unwrap().map(|line| line.number), Some(2));
+    let error = lines.next().await.unwrap_err().to_string();
+    assert!(error.contains("it ends within a line"), "{error}");
+
+    let (server, admin) = Once::start().await;
+    let refused = r#"{"reason":"16 others follow log lines"}"#;
+    let (lines, _) =
+        join!(admin.extension_logs("demo.Late", 5, true), server.answer("503 Service Unavailable", refused));
+    let error = lines.err().unwrap();
+    assert_eq!(error.status().map(|status| status.as_u16()), Some(503));
+    assert!(error.to_string().contains("16 others"), "{error}");
+}

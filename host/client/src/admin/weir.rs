@@ -4,7 +4,8 @@ use bytes::Bytes;
 use reqwest::Method;
 use serde_json::Value;
 
-use super::model::{Binding, Extension, RefusedFile, Registered};
+use super::lines::Lines;
+use super::model::{Binding, Extension, LogLine, RefusedFile, Registered};
 use super::{Admin, AdminError, REGISTER_TIMEOUT};
 
 /// The path of extensions.
@@ -72,6 +73,23 @@ impl Admin {
     pub async fn remove_extension(&self, class: &str, force: bool) -> Result<(), AdminError> {
         let query: &[(&str, &str)] = if force { &[("force", "true")] } else { &[] };
         self.done(self.call(Method::DELETE, &extension(class), query)).await
+    }
+
+    /// The last lines that a class has logged, at most `n`; with `follow`, and those that it logs from then
+    /// on, until the server ends it.
+    ///
+    /// # Errors
+    /// 404: there is none of that class; 503: too many follow already. See [`AdminError`].
+    pub async fn extension_logs(
+        &self,
+        class: &str,
+        n: usize,
+        follow: bool,
+    ) -> Result<Lines<LogLine>, AdminError> {
+        let [a, b, c, class] = extension(class);
+        let (n, follow) = (n.to_string(), follow.to_string());
+        let call = self.call(Method::GET, &[a, b, c, class, "logs"], &[("lines", &n), ("follow", &follow)]);
+        self.lines(call).await
     }
 
     /// The configuration of a class.

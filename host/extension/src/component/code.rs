@@ -16,11 +16,12 @@ use super::{CONFIGURE_DEADLINE, DESCRIBE_DEADLINE, Exports, Guest, Tier, explain
 use crate::artifact::{CompiledBy, Description, Limits, OpenError, fields_of};
 use crate::filter::{Broke, BrokeKind};
 use crate::message::Field;
+use crate::said::Speaker;
 
 /// The code in force of an opened component. Shared by its instances.
 pub(crate) struct Code {
     linked: ArcSwap<Linked>,
-    class: Arc<str>,
+    speaker: Speaker,
     limits: Limits,
     /// Why Winch's code stays.
     stays: Mutex<Option<String>>,
@@ -31,7 +32,8 @@ pub(super) struct Linked {
     pub(super) pre: InstancePre<State>,
     pub(super) ticker: Arc<Ticker>,
     pub(super) exports: Exports,
-    pub(super) class: Arc<str>,
+    /// Who its instances are in the log.
+    pub(super) speaker: Speaker,
     pub(super) tier: Tier,
     /// There is better code now: looked at once a call.
     pub(super) superseded: AtomicBool,
@@ -49,13 +51,13 @@ pub(super) struct Origin {
 
 impl Code {
     pub(super) fn new(linked: Linked, limits: Limits) -> Self {
-        let class = linked.class.clone();
-        Self { linked: ArcSwap::from_pointee(linked), class, limits, stays: Mutex::default() }
+        let speaker = linked.speaker.clone();
+        Self { linked: ArcSwap::from_pointee(linked), speaker, limits, stays: Mutex::default() }
     }
 
     /// The class that it is of.
     pub(crate) fn class(&self) -> &str {
-        &self.class
+        &self.speaker.class
     }
 
     pub(super) fn limits(&self) -> Limits {
@@ -72,10 +74,15 @@ impl Code {
     /// When it does not describe itself as the code before it does.
     pub(crate) fn replace(&self, component: &Component) -> Result<(), OpenError> {
         let before = self.linked();
-        let linked =
-            Linked::new(component, Tier::Cranelift, before.ticker.clone(), &self.limits, self.class.clone())?;
+        let linked = Linked::new(
+            component,
+            Tier::Cranelift,
+            before.ticker.clone(),
+            &self.limits,
+            self.speaker.clone(),
+        )?;
         let described = linked.describe(&self.limits)?;
-        if described.class.as_str() != &*self.class {
+        if described.class.as_str() != self.class() {
             return Err(OpenError(format!("it declares class {} as compiled anew", described.class)));
         }
         self.linked.store(Arc::new(linked));
@@ -148,17 +155,17 @@ impl Linked {
         tier: Tier,
         ticker: Arc<Ticker>,
         limits: &Limits,
-        class: Arc<str>,
+        speaker: Speaker,
     ) -> Result<Self, OpenError> {
         let engine: &Engine = component.engine();
         let exports = Exports::find(engine, component)?;
         limits::check(component, limits)?;
         let pre = imports::link(engine, component)?;
-        Ok(Self { pre, ticker, exports, class, tier, superseded: AtomicBool::new(false) })
+        Ok(Self { pre, ticker, exports, speaker, tier, superseded: AtomicBool::new(false) })
     }
 
     fn instantiate(&self, limits: &Limits) -> Result<Guest, Broke> {
-        let mut store = Store::new(self.pre.engine(), State::new(self.class.clone(), limits.memory));
+        let mut store = Store::new(self.pre.engine(), State::new(self.speaker.clone(), limits.memory));
         store.limiter(|state| &mut state.limiter);
         store.set_hostcall_fuel(limits::HOST_CALL_BYTES);
         store.set_max_component_handles(limits::HANDLES);

@@ -40,7 +40,9 @@ impl Raw {
         let runtime = Runtime::new();
         let component = Component::new(runtime.cranelift(), bytes).unwrap();
         let ticker = runtime.ticker.clone();
-        let linked = Linked::new(&component, Tier::Cranelift, ticker, &LIMITS, "raw".into()).unwrap();
+        let linked =
+            Linked::new(&component, Tier::Cranelift, ticker, &LIMITS, crate::said::Speaker::unknown())
+                .unwrap();
         Self { code: Arc::new(Code::new(linked, LIMITS)), instance: None, _runtime: runtime }
     }
 

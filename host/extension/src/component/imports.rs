@@ -3,11 +3,8 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tracing::warn;
 use wasmtime::component::types::{ComponentInstance, ComponentItem};
 use wasmtime::component::{
     Component, ComponentType, InstancePre, Linker, LinkerInstance, Lower, Resource, ResourceTable,
@@ -18,7 +15,7 @@ use wasmtime::{Engine, StoreContextMut};
 use super::limits::{HANDLES, Limiter};
 use super::lister;
 use crate::artifact::OpenError;
-use crate::said::{self, MAX_LINE, one_line};
+use crate::said::{self, MAX_LINE, Speaker, one_line};
 
 /// The interfaces of the contract. Linking and look-up go by semantic version, both ways.
 pub(super) const META: &str = "weir:extension/meta@1.0.0";
@@ -27,13 +24,6 @@ pub(super) const LISTER: &str = "weir:extension/lister@1.0.0";
 const HOST: &str = "weir:extension/host@1.0.0";
 const TOPICS: &str = "weir:extension/topics@1.0.0";
 const TEXT_FILTER: &str = "weir:extension/filter-text";
-
-/// How many lines of one instance are logged in [`LINES_WITHIN`]; the others are counted. It is called
-/// thousands of times a second, and may write at each.
-const MAX_LINES: u32 = 100;
-
-/// See [`MAX_LINES`].
-const LINES_WITHIN: Duration = Duration::from_secs(1);
 
 /// What WASI says can be written at once.
 const WRITE_AT_ONCE: u64 = 4096;
@@ -49,19 +39,19 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(class: Arc<str>, memory: usize) -> Self {
+    pub(super) fn new(speaker: Speaker, memory: usize) -> Self {
         let mut table = ResourceTable::new();
         table.set_max_capacity(HANDLES);
         Self {
             limiter: Limiter::new(memory),
-            log: Log::new(class),
+            log: Log::new(speaker),
             payloads: Vec::new(),
             sets: lister::Sets::default(),
             table,
         }
     }
 
-    /// What ends with a call: unfinished lines, and the count of those not logged.
+    /// What ends with a call: unfinished lines.
     #[inline]
     pub(super) fn end_of_call(&mut self) {
         if self.log.used {
@@ -77,40 +67,26 @@ impl State {
 
 /// The lines of one instance.
 struct Log {
-    class: Arc<str>,
+    speaker: Speaker,
     /// Anything was written since the last end of a call.
     used: bool,
-    /// Since when lines are counted, and how many there were.
-    since: Instant,
-    lines: u32,
     last_error: Option<String>,
     /// What was written without a line feed to standard output and error.
     partial: [Vec<u8>; 2],
 }
 
 impl Log {
-    fn new(class: Arc<str>) -> Self {
-        Self {
-            class,
-            used: false,
-            since: Instant::now(),
-            lines: 0,
-            last_error: None,
-            partial: [Vec::new(), Vec::new()],
-        }
+    fn new(speaker: Speaker) -> Self {
+        Self { speaker, used: false, last_error: None, partial: [Vec::new(), Vec::new()] }
     }
 
     fn line(&mut self, level: u8, text: &str) {
         self.used = true;
-        self.lines = self.lines.saturating_add(1);
         // The hint at the end of a Rust panic is about the guest's environment, which it has none of.
         if level >= 4 && !text.starts_with("note: ") {
             self.last_error = Some(one_line(text));
         }
-        if self.lines > MAX_LINES {
-            return said::keep(level, text);
-        }
-        said::log(&self.class, level, text);
+        said::log(&self.speaker, level, text);
     }
 
     fn write(&mut self, stream: Stream, bytes: &[u8]) {
@@ -138,21 +114,7 @@ impl Log {
                 self.write(stream, b"\n");
             }
         }
-        self.end_of_count(Instant::now());
         self.used = false;
-    }
-
-    /// Begins to count anew once the time is over. Gives back how many lines were not logged in it.
-    fn end_of_count(&mut self, now: Instant) -> Option<u32> {
-        if now.saturating_duration_since(self.since) < LINES_WITHIN {
-            return None;
-        }
-        let more = self.lines.saturating_sub(MAX_LINES);
-        if more > 0 {
-            warn!(class = &*self.class, lines = more, "too many lines at once; these were not logged");
-        }
-        (self.since, self.lines) = (now, 0);
-        Some(more)
     }
 }
 
@@ -352,22 +314,4 @@ pub(super) fn wrong_world(engine: &Engine, component: &Component) -> String {
     format!(
         "it is a component of another world: it exports {found}; expected {META} and {FILTER} or {LISTER}, with all their functions"
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_are_counted_over_calls_and_not_for_each() {
-        let mut log = Log::new("test".into());
-        let begun = log.since;
-        for _ in 0..30 {
-            (0..10).for_each(|n| log.line(2, &n.to_string()));
-            assert_eq!(log.end_of_count(begun + LINES_WITHIN / 2), None);
-        }
-        assert_eq!(log.end_of_count(begun + LINES_WITHIN), Some(200));
-        log.line(2, "again");
-        assert_eq!(log.end_of_count(begun + LINES_WITHIN * 2), Some(0));
-    }
 }

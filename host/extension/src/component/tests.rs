@@ -207,7 +207,7 @@ fn opened_by_the_next_minor(runtime: &Runtime, file: &str) -> Extension {
     let pre = linker.instantiate_pre(&component).unwrap();
     let superseded = AtomicBool::new(false);
     let (ticker, tier) = (runtime.ticker.clone(), Tier::Cranelift);
-    let linked = Linked { pre, ticker, exports, class: "test".into(), tier, superseded };
+    let linked = Linked { pre, ticker, exports, speaker: crate::said::Speaker::unknown(), tier, superseded };
     let description = linked.describe(&PATIENT).unwrap();
     Extension { description, code: Arc::new(Code::new(linked, PATIENT)) }
 }

@@ -1,4 +1,5 @@
-//! The clock that ends calls: a thread that counts the engines' epochs up.
+//! The clock that ends calls: a thread that counts the engines' epochs up, and once a second closes the
+//! account of what extensions have said.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,9 +8,14 @@ use std::time::Duration;
 
 use wasmtime::Engine;
 
+use crate::said;
+
 /// How often the epochs grow: a call ends at most this much after its deadline. Two hundred wakings a
 /// second cost nothing that can be measured.
 const TICK: Duration = Duration::from_millis(5);
+
+/// After how many ticks [`said::settle`] is called: a second.
+const SETTLE: u32 = 200;
 
 /// The running clock; dropping it ends its thread.
 pub(super) struct Ticker {
@@ -24,9 +30,14 @@ impl Ticker {
         let thread = std::thread::Builder::new()
             .name("weir-epoch".into())
             .spawn(move || {
+                let mut ticks = 0;
                 while !stopped.load(Ordering::Relaxed) {
                     std::thread::park_timeout(TICK);
                     engines.iter().for_each(Engine::increment_epoch);
+                    ticks = (ticks + 1) % SETTLE;
+                    if ticks == 0 {
+                        said::settle();
+                    }
                 }
             })
             .expect("the system gives a thread");

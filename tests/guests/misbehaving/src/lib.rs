@@ -35,7 +35,7 @@ struct Misbehaving {
 impl MessageFilter for Misbehaving {
     type Config = Settings;
     const CLASS: &'static str = "demo.Misbehaving";
-    const READS: Fields = Fields::property("do").and_property("ms").and(Field::Payload);
+    const READS: Fields = Fields::property("do").and_property("ms").and_property("text").and(Field::Payload);
 
     fn new(settings: Settings) -> Result<Self, Error> {
         let mut new = Self { settings, judged: 0, hoard: Vec::new() };
@@ -95,7 +95,7 @@ impl MessageFilter for Misbehaving {
                 Ok(Verdict::accept_if(counts.values().sum::<i32>() == 3))
             }
             "log" => {
-                log::info("told to log");
+                log::info(message.property("text").unwrap_or("told to log"));
                 Ok(Verdict::Accept)
             }
             "undeclared" => Ok(Verdict::accept_if(message.property("not-declared").is_some())),
