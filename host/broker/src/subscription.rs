@@ -3,6 +3,7 @@
 mod cursor;
 mod dispatch;
 mod judging;
+mod naming;
 mod seat;
 mod window;
 

@@ -360,4 +360,6 @@ fn deliver(outcome: &mut Outcome, failure: &Arc<Failure>) {
 }
 
 #[cfg(test)]
+mod scale;
+#[cfg(test)]
 mod tests;

@@ -86,6 +86,14 @@ fn check_policy(policy: &str, offenders_arrive: bool, left: u64, counter: &str) 
     let stats = weir.stats(SHORT);
     let subscription = &stats["subscriptions"]["s"];
     assert_eq!(subscription[counter].as_u64(), Some(OFFENDERS.len() as u64), "{policy}: {subscription}");
+    let log = weir.log();
+    for (number, _) in OFFENDERS {
+        let named = [TOPIC, &format!(" entry={number} index=0 "), policy, CLASS];
+        let names = |line: &&String| {
+            line.contains("a message broke a filter") && named.iter().all(|part| line.contains(part))
+        };
+        assert!(log.iter().any(|line| names(&line)), "{number} is not named in {log:#?}");
+    }
     // It has done no harm: the next one is judged as before.
     client.publish("accept");
     assert_eq!(client.receive(1), [MESSAGES]);

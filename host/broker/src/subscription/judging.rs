@@ -7,6 +7,7 @@ use bytes::Bytes;
 use weir_filter::{Judgement, OnFailure, Outcome, Paused, Pinned, TopicName, Worker};
 use weir_store::{Position, StoredEntry};
 
+use super::naming;
 use super::window::{Indexes, Judged, Parcel, Task, Wait, Want};
 use crate::decoder::{DecodeError, EntryDecoder, OpenedEntry};
 use crate::stats::FilterStats;
@@ -199,6 +200,7 @@ impl Batch {
         let mut outcomes = outcomes.into_iter();
         for (task, part) in chunk {
             let outcomes: Vec<Outcome> = outcomes.by_ref().take(part.opened.len()).collect();
+            naming::name(topic, task.entry.position, &part.shape, &outcomes);
             self.judged_entry(task, &part, &outcomes, chain.on_failure());
         }
         true
