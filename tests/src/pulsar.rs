@@ -257,6 +257,30 @@ pub fn entry(producer: &str, sequence: u64, properties: &[(&str, &str)], payload
     entry_of(properties_of(producer, sequence, properties), payload)
 }
 
+/// Properties of a message, as a test writes them.
+pub type Properties<'a> = &'a [(&'a str, &'a str)];
+
+/// An entry of several messages, each with its properties and payload.
+///
+/// # Panics
+/// When it is larger than the protocol can say.
+#[must_use]
+pub fn batch_entry(producer: &str, sequence: u64, messages: &[(Properties<'_>, &[u8])]) -> Vec<u8> {
+    let size = |n: usize| u32::try_from(n).expect("a test's messages are small");
+    let mut all = Vec::new();
+    for (properties, payload) in messages {
+        let mut metadata = Fields::new();
+        for (key, value) in *properties {
+            metadata = metadata.bytes(1, Fields::new().bytes(1, key).bytes(2, value).done());
+        }
+        let metadata = metadata.int(3, size(payload.len()).into()).done();
+        all.extend_from_slice(&size(metadata.len()).to_be_bytes());
+        all.extend_from_slice(&metadata);
+        all.extend_from_slice(payload);
+    }
+    entry_of(properties_of(producer, sequence, &[]).int(11, size(messages.len()).into()), &all)
+}
+
 /// An entry of one message that its producer has encrypted, as far as anybody without the key can see.
 ///
 /// # Panics
