@@ -85,14 +85,50 @@ pub fn in_need_of_minutes(class: &str) -> Vec<u8> {
     );
     // `describe` gives back where its text lies: first the place and the length of it.
     let text = description.replace('"', "\\22");
-    let length: String = u32::try_from(description.len())
-        .expect("a description is short")
-        .to_le_bytes()
-        .iter()
-        .map(|byte| format!("\\{byte:02x}"))
-        .collect();
+    let length = little_endian(description.len());
     let data = format!(r#"(data (i32.const 0) "\10\00\00\00{length}") (data (i32.const 16) "{text}")"#);
     with_memory(class, "1.0.0", &data, "(i32.const 0)")
+}
+
+/// A filter of this class that is registered and configured like a good one, and traps on every batch.
+///
+/// # Panics
+/// Never: its text is a component.
+#[must_use]
+pub fn trapping(class: &str) -> Vec<u8> {
+    let description = format!(
+        r#"{{"class":"{class}","kinds":["filter"],"version":"trapping","contract":"1.0","schema":{{"type":"object"}}}}"#
+    );
+    let (length, text) = (little_endian(description.len()), description.replace('"', "\\22"));
+    component_text(&format!(
+        r#"(component
+            (core module $m
+                (memory (export "memory") 2)
+                (data (i32.const 0) "\10\00\00\00{length}") (data (i32.const 16) "{text}")
+                ;; What `configure` gives back: no error, and a text of two bytes.
+                (data (i32.const 8192) "\00\00\00\00\10\20\00\00\02\00\00\00") (data (i32.const 8208) "[]")
+                (func (export "realloc") (param i32 i32 i32 i32) (result i32) (i32.const 16384))
+                (func (export "describe") (result i32) (i32.const 0))
+                (func (export "configure") (param i32 i32) (result i32) (i32.const 8192))
+                (func (export "judge") (param i32 i32) (result i32) unreachable))
+            (core instance $i (instantiate $m))
+            (func $describe (result string)
+                (canon lift (core func $i "describe") (memory $i "memory") (realloc (func $i "realloc"))))
+            (func $configure (param "config" string) (result (result string (error string)))
+                (canon lift (core func $i "configure") (memory $i "memory") (realloc (func $i "realloc"))))
+            (func $judge (param "batch" (list u8)) (result (result (list u8) (error string)))
+                (canon lift (core func $i "judge") (memory $i "memory") (realloc (func $i "realloc"))))
+            (instance $meta (export "describe" (func $describe)) (export "configure" (func $configure)))
+            (instance $filter (export "judge" (func $judge)))
+            (export "weir:extension/meta@1.0.0" (instance $meta))
+            (export "weir:extension/filter@1.0.0" (instance $filter)))"#
+    ))
+}
+
+/// A length as the text format of WebAssembly writes bytes.
+fn little_endian(length: usize) -> String {
+    let length = u32::try_from(length).expect("a description is short");
+    length.to_le_bytes().iter().map(|byte| format!("\\{byte:02x}")).collect()
 }
 
 /// A component that exports what a filter exports, of a version, and whose `describe` does `body`.

@@ -27,6 +27,7 @@ fn to_first_verdict(extensions: &Extensions, class: &ClassName, bytes: &[u8]) ->
         crc32: None,
         sha256: None,
         config: None,
+        force: false,
         from: "a benchmark".into(),
     };
     let payload = bytes::Bytes::from_static(br#"{"who":"somebody@example.com"}"#);

@@ -7,8 +7,8 @@
 //! change was checked against is gone by then, it is checked again.
 //!
 //! In `extensions/`: the nouns (`key`), what is kept (`durable`), what a version is (`version`, `schema`, `times`),
-//! the table of them (`table`), the drop folder (`files`), and the three that change it: `register`, `config`,
-//! `withdraw`.
+//! the table of them (`table`), the drop folder (`files`), and the four that change it: `register`,
+//! `rollback`, `config`, `withdraw`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -34,6 +34,7 @@ mod key;
 mod opener;
 mod options;
 mod register;
+mod rollback;
 mod schema;
 mod table;
 #[cfg(test)]
@@ -43,8 +44,10 @@ mod version;
 mod withdraw;
 
 pub use config::ClassConfig;
-pub use errors::{ConfigError, RegisterError, RemoveError, Unavailable};
-pub use info::{ExtensionInfo, Inspection, RefusedFile, Registered};
+pub use errors::{ConfigError, RegisterError, RemoveError, RollbackError, Unavailable};
+pub use info::{
+    ExtensionInfo, Inspection, KeptVersion, RefusedFile, Registered, RolledBack, TakenBackVersion,
+};
 pub use key::{ClassName, Form, Key, Kind, Scope};
 pub use options::{ClassOptions, Options};
 pub use schema::{MAX_CONFIG_BYTES, MAX_SCHEMA_BYTES};
@@ -80,6 +83,8 @@ pub enum Source {
         /// The configuration of the class from then on, checked with the artifact: both come into force, or
         /// neither. `None` leaves the one that is set.
         config: Option<Value>,
+        /// Takes it although it was taken back before.
+        force: bool,
         /// Who sent it, for the listing: `PUT from 127.0.0.1:41000`.
         from: String,
     },
@@ -195,10 +200,11 @@ impl Extensions {
             version: description.version.clone(),
             kinds: description.kinds.clone(),
             contract: description.contract.clone(),
+            left: None,
         };
         let config = self.books.lock().configs.get(&key.class).cloned();
         let entry = Entry {
-            registration: Registration { key, in_force: record, kept: Vec::new() },
+            registration: Registration { key, in_force: record, kept: Vec::new(), taken_back: Vec::new() },
             default: version.configured(config.as_deref().unwrap_or(&no_config())),
             opened: Ok(Arc::new(version)),
             config,
@@ -327,7 +333,7 @@ impl Extensions {
     fn put_back(&self, registration: Registration) {
         let class = registration.key.class.clone();
         let config = self.books.lock().configs.get(&class).cloned();
-        let opened = self.reopen(&registration);
+        let opened = self.reopen(&class, &registration.in_force);
         let default = match &opened {
             Ok(version) => version.configured(config.as_deref().unwrap_or(&no_config())),
             Err(reason) => Err(schema::Refusal::whole(reason.clone())),
@@ -348,10 +354,10 @@ impl Extensions {
         self.swap(books, |table| table.put(entry));
     }
 
-    fn reopen(&self, registration: &Registration) -> Result<Arc<Version>, String> {
+    /// Opens a version again that is kept on disk.
+    fn reopen(&self, class: &ClassName, record: &Record) -> Result<Arc<Version>, String> {
         let door = self.door.as_ref().expect("registrations are read through a door");
-        let Record { checksums, form, origin, .. } = &registration.in_force;
-        let class = &registration.key.class;
+        let Record { checksums, form, origin, .. } = record;
         let bytes = door
             .store
             .artifact(&checksums.sha256)

@@ -33,8 +33,8 @@ pub use builtin::Builtin;
 pub use child::{CHILD, ChildCommand, child_main};
 pub use extensions::{
     ClassConfig, ClassName, ClassOptions, ConfigError, Configured, Counts, ExtensionInfo, Extensions, Form,
-    Inspection, Key, Kind, MAX_CONFIG_BYTES, Options, RefusedFile, RegisterError, Registered, RemoveError,
-    Scope, Source, Tally, Times, Unavailable,
+    Inspection, KeptVersion, Key, Kind, MAX_CONFIG_BYTES, Options, RefusedFile, RegisterError, Registered,
+    RemoveError, RollbackError, RolledBack, Scope, Source, TakenBackVersion, Tally, Times, Unavailable,
 };
 pub use filter::{Broke, BrokeKind, Delay, MessageFilter, Verdict};
 pub use lister::{ListRequest, Mode, TopicLister, TopicSet, Topics};

@@ -7,7 +7,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use weir_broker::{BindingError, BrokerError, StoreError};
-use weir_extension::{ConfigError, NameError, RegisterError, RemoveError, Unavailable};
+use weir_extension::{ConfigError, NameError, RegisterError, RemoveError, RollbackError, Unavailable};
 use weir_listing::ListError;
 
 /// An answer that is not what was asked for.
@@ -144,6 +144,7 @@ impl From<RegisterError> for Refusal {
             RegisterError::ChecksumConflict { .. }
             | RegisterError::ConfigSetByFile { .. }
             | RegisterError::OtherClass { .. }
+            | RegisterError::TakenBack { .. }
             | RegisterError::BuiltIn { .. }
             | RegisterError::SourceConflict { .. } => StatusCode::CONFLICT,
             RegisterError::Store(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -160,6 +161,18 @@ impl From<ConfigError> for Refusal {
             ConfigError::SetByFile { .. } => StatusCode::CONFLICT,
             ConfigError::Store(_) => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::UNPROCESSABLE_ENTITY,
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+impl From<RollbackError> for Refusal {
+    fn from(error: RollbackError) -> Self {
+        let status = match &error {
+            RollbackError::Missing { .. } => StatusCode::NOT_FOUND,
+            RollbackError::Refused { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            RollbackError::Store(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            _ => StatusCode::CONFLICT,
         };
         Self::new(status, error.to_string())
     }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use axum::body::{Body, to_bytes};
 use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::Value;
 use tracing::info;
-use weir_extension::{ExtensionInfo, Extensions, RefusedFile, Registered, Source};
+use weir_extension::{ExtensionInfo, Extensions, RefusedFile, Registered, RolledBack, Source};
 
 use super::errors::Refusal;
 use super::names::{Class, Params, Sent, from_json};
@@ -22,6 +22,7 @@ pub(super) fn routes() -> Router<Arc<Admin>> {
         .route("/extensions", get(list))
         .route("/extensions/{class}", get(show).put(register).delete(remove))
         .route("/extensions/{class}/config", get(config).put(set_config).delete(clear_config))
+        .route("/extensions/{class}/rollback", post(rollback))
         .route("/refused", get(refused))
 }
 
@@ -41,14 +42,23 @@ async fn show(State(admin): Shared, Class(class): Class) -> Result<Json<Extensio
     }
 }
 
+/// `?force=true` of a call.
+#[derive(Deserialize)]
+struct Force {
+    #[serde(default)]
+    force: bool,
+}
+
 /// Body: a component. 201 if the class is new, 200 if it replaces a version or nothing has changed. The header
-/// `X-Weir-Config`, a configuration in JSON, comes into force with it, or neither does.
+/// `X-Weir-Config`, a configuration in JSON, comes into force with it, or neither does. With `?force=true` also
+/// what was taken back before.
 ///
 /// Too large a body is refused from the length that it announces, before any of it is read.
 async fn register(
     State(admin): Shared,
     Class(class): Class,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    Params(Force { force }): Params<Force>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, Json<Registered>), Refusal> {
@@ -82,7 +92,8 @@ async fn register(
         ),
         Some(_) => Refusal::bad_request(format!("the artifact could not be read: {error}")),
     })?;
-    let source = Source::Upload { class, bytes, crc32, sha256, config, from: format!("PUT from {peer}") };
+    let from = format!("PUT from {peer}");
+    let source = Source::Upload { class, bytes, crc32, sha256, config, force, from };
     let registered = blocking(&admin, move |extensions| extensions.register(source)).await??;
     info!(class = %registered.class, crc32 = registered.crc32, %peer,
         unchanged = registered.unchanged, configured = registered.configured, "registered by REST");
@@ -93,18 +104,23 @@ async fn register(
     Ok((status, Json(registered)))
 }
 
-#[derive(Deserialize)]
-struct RemoveParams {
-    #[serde(default)]
-    force: bool,
+/// Back to the version before. 409 if none is kept.
+async fn rollback(
+    State(admin): Shared,
+    Class(class): Class,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+) -> Result<Json<RolledBack>, Refusal> {
+    let by = format!("POST from {peer}");
+    let rolled_back = blocking(&admin, move |extensions| extensions.rollback(&class, &by)).await??;
+    Ok(Json(rolled_back))
 }
 
 async fn remove(
     State(admin): Shared,
     Class(class): Class,
-    Params(params): Params<RemoveParams>,
+    Params(Force { force }): Params<Force>,
 ) -> Result<StatusCode, Refusal> {
-    blocking(&admin, move |extensions| extensions.remove(&class, params.force)).await??;
+    blocking(&admin, move |extensions| extensions.remove(&class, force)).await??;
     Ok(StatusCode::NO_CONTENT)
 }
 

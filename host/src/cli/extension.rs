@@ -49,6 +49,15 @@ pub(super) enum Extension {
         /// Its configuration: JSON, or a file that holds it. Both come into force, or neither does.
         #[arg(long, value_name = "FILE|JSON")]
         config: Option<String>,
+        /// Even if these very bytes were in force and were taken back.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Go back to the version before. The one in force is not taken again, unless it is forced.
+    #[command(after_help = "Example:\n  weir extension rollback demo.LateFlights")]
+    Rollback {
+        /// The class name.
+        class: String,
     },
     /// Configure a registered extension: checked against the schema that it declares, in force at once.
     #[command(after_help = "Example:\n  weir extension configure demo.LateFlights '{\"minutes\": 30}'")]
@@ -83,7 +92,7 @@ impl Extension {
             Self::List => on_runtime(list(global)),
             Self::Show { class } => on_runtime(show(global, &class)),
             Self::Logs { class, follow, lines } => on_runtime(logs(global, &class, follow, lines)),
-            Self::Register { file, class, config } => {
+            Self::Register { file, class, config, force } => {
                 let bytes =
                     std::fs::read(&file).with_context(|| format!("{} cannot be read", file.display()))?;
                 let class = match class {
@@ -94,8 +103,9 @@ impl Extension {
                         .to_string(),
                 };
                 let config = config.as_deref().map(read_config).transpose()?;
-                on_runtime(register(global, &class, bytes, config.as_ref()))
+                on_runtime(register(global, &class, bytes, config.as_ref(), force))
             }
+            Self::Rollback { class } => on_runtime(roll_back(global, &class)),
             Self::Configure { class, config } => {
                 let config = read_config(&config)?;
                 on_runtime(async {
@@ -234,7 +244,17 @@ fn rows_of(name: &str, value: &Value, table: &mut Table) {
         Value::Object(values) => {
             values.iter().for_each(|(of, value)| rows_of(&format!("{name} {of}"), value, table));
         }
+        Value::Array(values) => {
+            // Told by its number, from 1 on.
+            values
+                .iter()
+                .zip(1..)
+                .for_each(|(value, n): (_, usize)| rows_of(&format!("{name} {n}"), value, table));
+        }
         Value::String(text) => table.row([name, text.clone()]),
+        Value::Number(millis) if [" since", " until", " at"].iter().any(|of| name.ends_with(of)) => {
+            table.row([name, millis.as_u64().map_or_else(|| "-".into(), output::moment)]);
+        }
         Value::Null => table.row([name, "-".into()]),
         other => table.row([name, other.to_string()]),
     }
@@ -245,8 +265,9 @@ async fn register(
     class: &str,
     bytes: Vec<u8>,
     config: Option<&Value>,
+    force: bool,
 ) -> anyhow::Result<()> {
-    let registered = global.admin()?.register(class, bytes.into(), config).await?;
+    let registered = global.admin()?.register(class, bytes.into(), config, force).await?;
     if global.output == Format::Json {
         return output::json(&registered);
     }
@@ -257,6 +278,20 @@ async fn register(
         (false, false) => "is in force",
     };
     output::line(&format!("{class} {what} (sha256 {})", registered.sha256));
+    Ok(())
+}
+
+async fn roll_back(global: &Global, class: &str) -> anyhow::Result<()> {
+    let rolled_back = global.admin()?.roll_back_extension(class).await?;
+    if global.output == Format::Json {
+        return output::json(&rolled_back);
+    }
+    let model::RolledBack { version, sha256, from_version, from_sha256, configuration_too, .. } = rolled_back;
+    let with = if configuration_too { ", with the configuration that it had" } else { "" };
+    output::line(&format!("{class} is back to version {version}{with} (sha256 {sha256})"));
+    output::line(&format!(
+        "version {from_version} is not taken again unless it is forced (sha256 {from_sha256})"
+    ));
     Ok(())
 }
 

@@ -15,6 +15,7 @@ mod files;
 mod forms;
 mod house;
 mod journey;
+mod last_good;
 mod listing;
 mod logs;
 mod memory;

@@ -80,6 +80,24 @@ pub struct Registered {
     pub configured: bool,
 }
 
+/// What a rollback did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct RolledBack {
+    /// The class.
+    pub class: String,
+    /// SHA-256 of what is in force now, in hex.
+    pub sha256: String,
+    /// What it says of its own version.
+    pub version: String,
+    /// SHA-256 of what was in force.
+    pub from_sha256: String,
+    /// What that says of its own version.
+    pub from_version: String,
+    /// The configuration that the version had came back with it.
+    pub configuration_too: bool,
+}
+
 /// A file of the drop folder that is not in force.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]

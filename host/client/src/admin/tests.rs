@@ -51,7 +51,7 @@ async fn a_component_is_sent_with_the_token() {
     let answer =
         r#"{"class":"demo.Late","crc32":"00000007","sha256":"ab","unchanged":false,"replaced":true}"#;
     let (registered, (line, headers, body)) = join!(
-        admin.register("demo.Late", Bytes::from_static(b"wasm"), None),
+        admin.register("demo.Late", Bytes::from_static(b"wasm"), None, false),
         server.answer("200 OK", answer)
     );
     let registered = registered.unwrap();
@@ -65,12 +65,13 @@ async fn a_component_is_sent_with_the_token() {
 async fn a_configuration_goes_along_in_a_header() {
     let (server, admin) = Once::start().await;
     let config = serde_json::json!({ "city": "Köln 🚀", "minutes": 5 });
-    let (_, (_, headers, body)) = join!(
-        admin.register("demo.Late", Bytes::from_static(b"wasm"), Some(&config)),
+    let (_, (line, headers, body)) = join!(
+        admin.register("demo.Late", Bytes::from_static(b"wasm"), Some(&config), true),
         server.answer("200 OK", "{}")
     );
     let header = headers.lines().find_map(|line| line.strip_prefix("x-weir-config: ")).expect("it is there");
     assert!(header.is_ascii(), "{header}");
+    assert_eq!(line, "PUT /weir/v1/extensions/demo.Late?force=true HTTP/1.1");
     // The harness shows headers in lower case.
     let sent: Value = serde_json::from_str(header).unwrap();
     assert_eq!(sent, serde_json::json!({ "city": "köln 🚀", "minutes": 5 }));

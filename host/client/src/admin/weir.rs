@@ -5,7 +5,7 @@ use reqwest::Method;
 use serde_json::Value;
 
 use super::lines::Lines;
-use super::model::{Binding, Extension, LogLine, RefusedFile, Registered};
+use super::model::{Binding, Extension, LogLine, RefusedFile, Registered, RolledBack};
 use super::{Admin, AdminError, REGISTER_TIMEOUT};
 
 /// The path of extensions.
@@ -44,8 +44,8 @@ impl Admin {
         self.answer(self.call(Method::GET, &["weir", "v1", "refused"], &[])).await
     }
 
-    /// Registers a component, and the configuration that is to go with it: both or neither. Returns when it
-    /// is in force.
+    /// Registers a component, and the configuration that is to go with it: both or neither. With `force`, also
+    /// one that was taken back before. Returns when it is in force.
     ///
     /// # Errors
     /// 401: a token is needed; 409, 413, 415, 422: it is refused, and the one in force stays. See
@@ -55,8 +55,9 @@ impl Admin {
         class: &str,
         artifact: Bytes,
         config: Option<&Value>,
+        force: bool,
     ) -> Result<Registered, AdminError> {
-        let mut call = self.call(Method::PUT, &extension(class), &[]);
+        let mut call = self.call(Method::PUT, &extension(class), forced(force));
         call.timeout = REGISTER_TIMEOUT;
         call.headers.push(("Content-Type", "application/wasm".to_owned()));
         if let Some(config) = config {
@@ -71,8 +72,19 @@ impl Admin {
     /// # Errors
     /// 404: there is none; 409: bindings use it. See [`AdminError`].
     pub async fn remove_extension(&self, class: &str, force: bool) -> Result<(), AdminError> {
-        let query: &[(&str, &str)] = if force { &[("force", "true")] } else { &[] };
-        self.done(self.call(Method::DELETE, &extension(class), query)).await
+        self.done(self.call(Method::DELETE, &extension(class), forced(force))).await
+    }
+
+    /// Goes back to the version before. The one that is in force is not taken again unless it is forced.
+    ///
+    /// # Errors
+    /// 404: there is none of that class; 409: no version before is kept; 422: it cannot be used any more. See
+    /// [`AdminError`].
+    pub async fn roll_back_extension(&self, class: &str) -> Result<RolledBack, AdminError> {
+        let [a, b, c] = EXTENSIONS;
+        let mut call = self.call(Method::POST, &[a, b, c, class, "rollback"], &[]);
+        call.timeout = REGISTER_TIMEOUT;
+        self.answer(call).await
     }
 
     /// The last lines that a class has logged, at most `n`; with `follow`, and those that it logs from then
@@ -161,6 +173,10 @@ fn ascii(json: &Value) -> String {
         }
     }
     text
+}
+
+fn forced(force: bool) -> &'static [(&'static str, &'static str)] {
+    if force { &[("force", "true")] } else { &[] }
 }
 
 fn extension(class: &str) -> [&str; 4] {

@@ -110,6 +110,20 @@ pub enum RegisterError {
         /// The key of the file: `extensions."demo.LateFlights".config`.
         key: String,
     },
+    /// These very bytes were in force, and were taken back.
+    #[error(
+        "{class}: version {version} was taken back and is not taken again unless it is forced ({how}): {reason}"
+    )]
+    TakenBack {
+        /// The class.
+        class: ClassName,
+        /// What the artifact says of its own version.
+        version: String,
+        /// Why it was taken back.
+        reason: String,
+        /// How it is forced.
+        how: &'static str,
+    },
     /// It could not be kept on disk.
     #[error("cannot keep the registration: {0}")]
     Store(#[source] io::Error),
@@ -143,6 +157,47 @@ pub enum ConfigError {
     },
     /// It could not be kept on disk.
     #[error("cannot keep the configuration: {0}")]
+    Store(#[source] io::Error),
+}
+
+/// Why a class did not go back to the version before. The one in force is untouched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RollbackError {
+    /// Nothing of that name is registered.
+    #[error("{class} is not registered")]
+    Missing {
+        /// The class.
+        class: ClassName,
+    },
+    /// It is a part of weir.
+    #[error("{class} is built into weir and has one version")]
+    BuiltIn {
+        /// The class.
+        class: ClassName,
+    },
+    /// No version before the one in force is kept.
+    #[error(
+        "{class} has no version before {version} to go back to (plugins.keep-versions says how many are kept)"
+    )]
+    NoneBefore {
+        /// The class.
+        class: ClassName,
+        /// What the one in force says of its own version.
+        version: String,
+    },
+    /// The version before cannot be used any more.
+    #[error("{class} cannot go back to version {version}: {reason}")]
+    Refused {
+        /// The class.
+        class: ClassName,
+        /// What the version before says of its own version.
+        version: String,
+        /// One sentence.
+        reason: String,
+    },
+    /// It could not be kept on disk.
+    #[error("cannot keep the rollback: {0}")]
     Store(#[source] io::Error),
 }
 

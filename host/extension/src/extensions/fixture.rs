@@ -270,6 +270,7 @@ pub(crate) fn upload(name: &str, bytes: &[u8]) -> Source {
         crc32: None,
         sha256: None,
         config: None,
+        force: false,
         from: "PUT from a test".into(),
     }
 }

@@ -66,8 +66,67 @@ pub struct ExtensionInfo {
     pub last_error_at: Option<SystemTime>,
     /// How many versions before this one are kept.
     pub versions_kept: usize,
+    /// Those versions, the newest first.
+    #[serde(default)]
+    pub kept: Vec<KeptVersion>,
+    /// The versions that were taken back and are not taken again unless they are forced, the last one first.
+    #[serde(default)]
+    pub taken_back: Vec<TakenBackVersion>,
     /// What this version has done since it was loaded.
     pub counts: Counts,
+}
+
+/// A version that was in force before and is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct KeptVersion {
+    /// SHA-256 of its bytes, in lower-case hex.
+    pub sha256: String,
+    /// What it says of its own version.
+    pub version: String,
+    /// The file or address that it came from.
+    pub source: String,
+    /// When it came into force, in milliseconds since 1970.
+    #[serde(with = "millis")]
+    pub since: SystemTime,
+    /// When it left force, in milliseconds since 1970.
+    #[serde(default, with = "millis::option")]
+    pub until: Option<SystemTime>,
+    /// Why it left force.
+    pub reason: String,
+}
+
+/// A version that was taken back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct TakenBackVersion {
+    /// SHA-256 of its bytes, in lower-case hex.
+    pub sha256: String,
+    /// What it says of its own version.
+    pub version: String,
+    /// Why it was taken back.
+    pub reason: String,
+    /// When, in milliseconds since 1970.
+    #[serde(with = "millis")]
+    pub at: SystemTime,
+}
+
+/// What [`Extensions::rollback`](super::Extensions::rollback) did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RolledBack {
+    /// The class.
+    pub class: ClassName,
+    /// SHA-256 of what is in force now.
+    pub sha256: String,
+    /// What it says of its own version.
+    pub version: String,
+    /// SHA-256 of what was in force, and is not taken again unless it is forced.
+    pub from_sha256: String,
+    /// What that says of its own version.
+    pub from_version: String,
+    /// The configuration that the version had came back with it: it does not take the later one.
+    pub configuration_too: bool,
 }
 
 /// A file of the drop folder that is not in force, and why.

@@ -14,14 +14,14 @@ use std::time::SystemTime;
 use parking_lot::MutexGuard;
 use rustix::fs::OFlags;
 use serde_json::Value;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::config::config_key;
 use super::durable::Taken;
 use super::errors::{ConfigError, RegisterError};
 use super::info::{Inspection, RefusedFile, Registered};
 use super::key::{Checksums, ClassName, Form, Key};
-use super::table::{Entry, Origin, Record, Registration};
+use super::table::{Entry, Left, Origin, Record, Registration, TakenBack};
 use super::version::Version;
 use super::{Books, Door, Extensions, Source, no_config};
 
@@ -44,6 +44,8 @@ struct Arrival<'a> {
     declared: Option<ClassName>,
     /// The configuration that came along.
     config: Option<Arc<Value>>,
+    /// It is taken although it was taken back before.
+    force: bool,
 }
 
 /// A refusal, and the class that it concerns as far as that is known.
@@ -67,19 +69,23 @@ impl Extensions {
         };
         match source {
             Source::File(path) => self.register_file(door, &path),
-            Source::Upload { class, bytes, crc32, sha256, config, from } => {
+            Source::Upload { class, bytes, crc32, sha256, config, force, from } => {
                 let result = door.measure(&bytes, crc32, sha256.as_deref()).and_then(|checksums| {
                     let origin = Origin::Upload(from);
                     let (declared, config) = (Some(class.clone()), config.map(Arc::new));
                     if config.is_some() && self.set_by_file(&class) {
                         return Err(RegisterError::ConfigSetByFile { key: config_key(&class) });
                     }
-                    let arrival = Arrival { bytes: &bytes, checksums, origin, declared, config };
+                    let arrival = Arrival { bytes: &bytes, checksums, origin, declared, config, force };
                     self.admit(door, &arrival).map_err(|failure| failure.error)
                 });
                 let books = self.books.lock();
                 match &result {
                     Ok(registered) => self.forgive(&books, registered),
+                    // It was told once, when that happened; clients send again and again.
+                    Err(error @ RegisterError::TakenBack { .. }) => {
+                        debug!(%class, %error, "upload not taken");
+                    }
                     Err(error) => {
                         warn!(%class, %error, "upload refused; what was in force stays");
                         self.note_error(&books, &class, &error.to_string());
@@ -129,10 +135,15 @@ impl Extensions {
             }
             Err(Failure { class, error }) => {
                 let reason = error.to_string();
-                warn!(path = %path.display(), %reason, "file refused; what was in force stays");
+                let told = matches!(error, RegisterError::TakenBack { .. });
+                if told {
+                    debug!(path = %path.display(), %reason, "file not taken");
+                } else {
+                    warn!(path = %path.display(), %reason, "file refused; what was in force stays");
+                }
                 // What a file brought before is what its next version is expected to be.
                 let class = class.or_else(|| books.files.get(path).map(|taken| taken.class.clone()));
-                if let Some(class) = &class {
+                if let Some(class) = class.as_ref().filter(|_| !told) {
                     self.note_error(&books, class, &format!("{}: {reason}", path.display()));
                 }
                 let file = RefusedFile { path: path.to_owned(), class, reason, since: SystemTime::now() };
@@ -159,12 +170,13 @@ impl Extensions {
             return Ok(checksums.registered(taken.class.clone(), true, false));
         }
         let origin = Origin::File(path.to_owned());
-        self.admit(door, &Arrival { bytes: &bytes, checksums, origin, declared: None, config: None })
+        let (declared, config) = (None, None);
+        self.admit(door, &Arrival { bytes: &bytes, checksums, origin, declared, config, force: false })
     }
 
     /// From measured bytes to the swap.
     fn admit(&self, door: &Door, arrival: &Arrival<'_>) -> Result<Registered, Failure> {
-        let Arrival { bytes, checksums, origin, declared, config } = arrival;
+        let Arrival { bytes, checksums, origin, declared, config, .. } = arrival;
         let expected = declared.clone().or_else(|| self.expected_of(origin));
         let failed = |error| Failure { class: expected.clone(), error };
         let form = door.form(bytes, origin).map_err(failed)?;
@@ -172,6 +184,11 @@ impl Extensions {
             && let Some(registered) = self.unchanged(class, checksums).map_err(failed)?
         {
             return self.configure_unchanged(registered, config.as_ref()).map_err(failed);
+        }
+        if let Some(class) = &expected {
+            // Nothing is compiled in vain, each time that it is sent.
+            let set = config.clone().or_else(|| self.books.lock().configs.get(class).cloned());
+            self.check_taken_back(class, arrival, set.as_deref()).map_err(failed)?;
         }
         let permit = door.loads.take();
         // An equal artifact may have come into force while we waited for our turn.
@@ -221,6 +238,7 @@ impl Extensions {
             if books.configs.get(class) != set.as_ref() {
                 continue;
             }
+            self.check_taken_back(class, arrival, config.as_deref())?;
             self.check_source(&books, class, origin)?;
             let before = self.entry(class);
             let before = before.as_ref();
@@ -238,11 +256,17 @@ impl Extensions {
                 version: description.version.clone(),
                 kinds: description.kinds.clone(),
                 contract: description.contract.clone(),
+                left: None,
             };
             let kept = before.map_or_else(Vec::new, |before| {
-                before.registration.followed_by(&checksums.sha256, door.options.keep_versions)
+                let reason = format!("version {} replaced it, from {origin}", record.version);
+                let left = Left { at: record.since, reason, config: before.config.as_deref().cloned() };
+                before.registration.followed_by(&checksums.sha256, door.options.keep_versions, left)
             });
-            let registration = Registration { key: key.clone(), in_force: record, kept };
+            let mut taken_back =
+                before.map_or_else(Vec::new, |before| before.registration.taken_back.clone());
+            taken_back.retain(|version| version.checksums.sha256 != checksums.sha256);
+            let registration = Registration { key: key.clone(), in_force: record, kept, taken_back };
             door.store.keep(staged).map_err(RegisterError::Store)?;
             if let Some(config) = &arrival.config {
                 let before = before.map(|before| &before.registration);
@@ -287,9 +311,30 @@ impl Extensions {
         Ok(Registered { configured: true, ..registered })
     }
 
+    /// Bytes that were taken back are not taken again, unless they are forced.
+    fn check_taken_back(
+        &self,
+        class: &ClassName,
+        arrival: &Arrival<'_>,
+        config: Option<&Value>,
+    ) -> Result<(), RegisterError> {
+        let sha256 = &arrival.checksums.sha256;
+        let entry = self.entry(class).filter(|_| !arrival.force);
+        let taken_back = entry.as_deref().and_then(|entry| entry.registration.was_taken_back(sha256, config));
+        match taken_back {
+            Some(TakenBack { version, reason, .. }) => Err(RegisterError::TakenBack {
+                class: class.clone(),
+                version: version.clone(),
+                reason: reason.clone(),
+                how: how_to_force(&arrival.origin),
+            }),
+            None => Ok(()),
+        }
+    }
+
     /// The configurations that this version must take: that of its class, and those that callers of the
     /// version in force use now.
-    fn check_configurations(
+    pub(super) fn check_configurations(
         &self,
         class: &ClassName,
         version: &Version,
@@ -434,7 +479,7 @@ impl Extensions {
     fn expected_of(&self, origin: &Origin) -> Option<ClassName> {
         match origin {
             Origin::File(path) => self.books.lock().files.get(path).map(|taken| taken.class.clone()),
-            Origin::Upload(_) | Origin::BuiltIn => None,
+            Origin::Kept(_) | Origin::Upload(_) | Origin::BuiltIn => None,
         }
     }
 }
@@ -505,11 +550,23 @@ impl Door {
                 if self.options.native_sha256.as_ref().is_some_and(|allowed| !allowed.contains(sha256)) {
                     return Err(RegisterError::NativeNotAllowed { sha256: sha256.clone() });
                 }
-                let Origin::File(from) = origin else { return Err(RegisterError::NativeOverSocket) };
+                let (Origin::File(from) | Origin::Kept(from)) = origin else {
+                    return Err(RegisterError::NativeOverSocket);
+                };
                 self.opener.native(bytes, sha256, from, limits).map_err(refused)?
             }
         };
         Version::new(loaded).map_err(RegisterError::Refused)
+    }
+}
+
+/// What somebody does who wants bytes that were taken back.
+fn how_to_force(origin: &Origin) -> &'static str {
+    match origin {
+        Origin::File(path) if path.extension().is_some_and(|extension| extension == "so") => {
+            "weir extension remove, then copy the file in again"
+        }
+        _ => "weir extension register FILE --force, or PUT with ?force=true",
     }
 }
 
@@ -520,6 +577,7 @@ fn depends(error: &RegisterError) -> bool {
         RegisterError::SourceConflict { .. }
             | RegisterError::WrongKind { .. }
             | RegisterError::ConfigRefused { .. }
+            | RegisterError::TakenBack { .. }
             | RegisterError::ChecksumConflict { .. }
             | RegisterError::Read(_)
             | RegisterError::Store(_)

@@ -12,10 +12,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::errors::Unavailable;
-use super::info::ExtensionInfo;
+use super::info::{ExtensionInfo, KeptVersion, TakenBackVersion};
 use super::key::{Checksums, Form, Key, Kind};
 use super::schema::Refusal;
 use super::version::{Configured, Counts, Version};
+
+/// This weir, as what was taken back remembers it.
+pub(super) const HOST: &str = env!("CARGO_PKG_VERSION");
 
 /// Where a version came from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +26,9 @@ use super::version::{Configured, Counts, Version};
 pub(crate) enum Origin {
     /// This file of the drop folder.
     File(PathBuf),
+    /// This file of the drop folder, once: it was put back into force since, and whatever becomes of the file
+    /// does not matter to it.
+    Kept(PathBuf),
     /// A request: what it is, and from where.
     Upload(String),
     /// Weir itself.
@@ -42,6 +48,37 @@ pub(crate) struct Record {
     pub version: String,
     pub kinds: Vec<Kind>,
     pub contract: String,
+    /// Of a version that is kept: how it left force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<Left>,
+}
+
+/// How a version left force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Left {
+    #[serde(with = "millis")]
+    pub at: SystemTime,
+    pub reason: String,
+    /// The configuration of the class until then, if there was one.
+    #[serde(default)]
+    pub config: Option<Value>,
+}
+
+/// A version that was taken back: its bytes are not taken again, unless they are forced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TakenBack {
+    #[serde(flatten)]
+    pub checksums: Checksums,
+    /// As the artifact declared it.
+    pub version: String,
+    /// The configuration of its class at that time: with another one it may be taken.
+    #[serde(default)]
+    pub config: Option<Value>,
+    /// The version of weir: another one may run it better.
+    pub host: String,
+    pub reason: String,
+    #[serde(with = "millis")]
+    pub at: SystemTime,
 }
 
 /// What is registered under a key.
@@ -51,6 +88,9 @@ pub(crate) struct Registration {
     pub in_force: Record,
     /// Versions before it, the newest first.
     pub kept: Vec<Record>,
+    /// Versions that were taken back, the last one first.
+    #[serde(default)]
+    pub taken_back: Vec<TakenBack>,
 }
 
 /// One entry: a registration, and its version opened.
@@ -113,10 +153,20 @@ impl Registration {
         self.records().map(|record| record.checksums.sha256.clone()).collect()
     }
 
-    /// What is kept when another artifact comes into force: the newest `n`, each once.
-    pub(super) fn followed_by(&self, sha256: &str, n: usize) -> Vec<Record> {
+    /// Whether these bytes were taken back with this configuration, by this weir.
+    pub(super) fn was_taken_back(&self, sha256: &str, config: Option<&Value>) -> Option<&TakenBack> {
+        self.taken_back.iter().find(|version| {
+            version.checksums.sha256 == sha256 && version.config.as_ref() == config && version.host == HOST
+        })
+    }
+
+    /// What is kept when another artifact comes into force: the newest `n`, each once. `left` says how the
+    /// one in force leaves it.
+    pub(super) fn followed_by(&self, sha256: &str, n: usize, left: Left) -> Vec<Record> {
         let mut seen = HashSet::from([sha256]);
-        let older = self.records().filter(|record| seen.insert(&record.checksums.sha256));
+        let leaving = Record { left: Some(left), ..self.in_force.clone() };
+        let all = std::iter::once(&leaving).chain(&self.kept);
+        let older = all.filter(|record| seen.insert(&record.checksums.sha256));
         older.take(n).cloned().collect()
     }
 }
@@ -153,11 +203,20 @@ impl Entry {
         self.default.is_ok() || self.config.is_none()
     }
 
+    /// Whether both have the same version with the same configuration.
+    pub(super) fn is_same_as(&self, other: &Self) -> bool {
+        let same_version = match (&self.opened, &other.opened) {
+            (Ok(one), Ok(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_err() == other.is_err(),
+        };
+        same_version && self.registration == other.registration && self.config == other.config
+    }
+
     /// The file that the version in force came from.
     pub(super) fn origin_file(&self) -> Option<&Path> {
         match &self.registration.in_force.origin {
             Origin::File(path) => Some(path),
-            Origin::Upload(_) | Origin::BuiltIn => None,
+            Origin::Kept(_) | Origin::Upload(_) | Origin::BuiltIn => None,
         }
     }
 
@@ -177,7 +236,7 @@ impl Entry {
     }
 
     pub(super) fn info(&self) -> ExtensionInfo {
-        let Registration { key, in_force, kept } = &self.registration;
+        let Registration { key, in_force, kept, taken_back } = &self.registration;
         let counts =
             self.opened.as_ref().map_or_else(|_no_version| Counts::default(), |version| version.counts());
         let built_in = self.is_built_in();
@@ -199,17 +258,54 @@ impl Entry {
             size: in_force.checksums.size,
             version: in_force.version.clone(),
             contract: in_force.contract.clone(),
-            source: match &in_force.origin {
-                Origin::File(path) => path.display().to_string(),
-                Origin::Upload(from) => from.clone(),
-                Origin::BuiltIn => "built in".to_owned(),
-            },
+            source: in_force.origin.to_string(),
             state: self.state().to_string(),
             since: in_force.since,
             last_error: self.last_error.as_ref().map(|last| last.reason.clone()),
             last_error_at: self.last_error.as_ref().map(|last| last.at),
             versions_kept: kept.len(),
+            kept: kept.iter().map(Record::info).collect(),
+            taken_back: taken_back.iter().map(TakenBack::info).collect(),
             counts,
+        }
+    }
+}
+
+impl Record {
+    fn info(&self) -> KeptVersion {
+        KeptVersion {
+            sha256: self.checksums.sha256.clone(),
+            version: self.version.clone(),
+            source: self.origin.to_string(),
+            since: self.since,
+            until: self.left.as_ref().map(|left| left.at),
+            // Written down by a weir that did not say.
+            reason: self
+                .left
+                .as_ref()
+                .map_or_else(|| "it was replaced".to_owned(), |left| left.reason.clone()),
+        }
+    }
+}
+
+impl TakenBack {
+    fn info(&self) -> TakenBackVersion {
+        TakenBackVersion {
+            sha256: self.checksums.sha256.clone(),
+            version: self.version.clone(),
+            reason: self.reason.clone(),
+            at: self.at,
+        }
+    }
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Kept(path) => write!(f, "put back; once {}", path.display()),
+            Self::Upload(from) => f.write_str(from),
+            Self::BuiltIn => f.write_str("built in"),
         }
     }
 }

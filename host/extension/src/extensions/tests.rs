@@ -11,6 +11,7 @@ mod config;
 mod files;
 mod guests;
 mod restart;
+mod rollback;
 
 /// A bench with `demo.F` version 1 in force.
 fn with_one() -> Bench {
@@ -107,11 +108,19 @@ fn declared_checksums_are_compared() {
     let bench = with_one();
     let bytes = component("demo.F", "2");
     let register = |declared_crc, declared_sha: Option<&str>| {
-        let Source::Upload { class, bytes, from, config, .. } = upload("demo.F", &bytes) else {
+        let Source::Upload { class, bytes, from, config, force, .. } = upload("demo.F", &bytes) else {
             unreachable!()
         };
         let sha256 = declared_sha.map(str::to_owned);
-        bench.extensions.register(Source::Upload { class, bytes, crc32: declared_crc, sha256, config, from })
+        bench.extensions.register(Source::Upload {
+            class,
+            bytes,
+            crc32: declared_crc,
+            sha256,
+            config,
+            force,
+            from,
+        })
     };
     for (crc32, sha256, which) in [(Some(1), None, "crc32"), (None, Some("00"), "sha256")] {
         let error = register(crc32, sha256).unwrap_err();
