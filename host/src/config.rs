@@ -23,7 +23,7 @@ use weir_filter::{Binding, FilterRef, OnFailure, Origin, Target};
 
 pub(crate) use check::log_filter;
 pub(crate) use load::{Sources, load};
-pub(crate) use units::ByteSize;
+pub(crate) use units::{ByteSize, Share};
 
 /// Everything that can be configured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -117,6 +117,12 @@ pub(crate) struct Plugins {
     pub(crate) max_artifact_size: ByteSize,
     /// How many earlier versions of each class are kept on disk. Default: 3.
     pub(crate) keep_versions: usize,
+    /// A new version of a filter has passed its trial after so many messages. 0: no trials. Default: 1000.
+    pub(crate) trial_messages: u64,
+    /// It is not taken back before so many messages. Default: 100.
+    pub(crate) trial_minimum: u64,
+    /// It is taken back when it breaks on more than this share of them. Default: "1%".
+    pub(crate) trial_broken: Share,
 }
 
 /// `[limits]`
@@ -267,6 +273,9 @@ impl Default for Plugins {
             max_native_libraries: 256,
             max_artifact_size: ByteSize(64 << 20),
             keep_versions: 3,
+            trial_messages: 1000,
+            trial_minimum: 100,
+            trial_broken: Share(10_000),
         }
     }
 }

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 use weir_broker::{Bindings, Broker, BrokerOptions, Index, Listing, Store, Workers};
-use weir_extension::{ClassName, ClassOptions, Extensions, Kind, WatchOptions, Watcher};
+use weir_extension::{ClassName, ClassOptions, Extensions, Kind, TrialRule, WatchOptions, Watcher};
 use weir_wire::pulsar::FRAME_PADDING;
 
 use crate::admin::{self, Admin};
@@ -227,6 +227,11 @@ fn open_extensions(config: &Config) -> anyhow::Result<Arc<Extensions>> {
         native_sha256: (!allowed.is_empty())
             .then(|| allowed.iter().map(|d| d.to_ascii_lowercase()).collect()),
         keep_versions: config.plugins.keep_versions,
+        trial: TrialRule {
+            messages: config.plugins.trial_messages,
+            minimum: config.plugins.trial_minimum,
+            broken_of_million: config.plugins.trial_broken.0,
+        },
         max_native_libraries: config.plugins.max_native_libraries,
         classes: config
             .extensions

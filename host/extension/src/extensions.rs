@@ -6,15 +6,15 @@
 //! to swap the table. Two changes of one key that overlap are both made, the later swap last; if what a
 //! change was checked against is gone by then, it is checked again.
 //!
-//! In `extensions/`: the nouns (`key`), what is kept (`durable`), what a version is (`version`, `schema`, `times`),
-//! the table of them (`table`), the drop folder (`files`), and the four that change it: `register`,
-//! `rollback`, `config`, `withdraw`.
+//! In `extensions/`: the nouns (`key`), what is kept (`durable`), what an artifact is held to (`door`), what a
+//! version is (`version`, `schema`, `times`), the table of them (`table`), the trial of a new one (`trial`), the
+//! drop folder (`files`), and the four that change it: `register`, `rollback`, `config`, `withdraw`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use tracing::{error, info};
 
 mod config;
+mod door;
 mod durable;
 mod errors;
 mod files;
@@ -40,19 +41,21 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod times;
+mod trial;
 mod version;
 mod withdraw;
 
 pub use config::ClassConfig;
 pub use errors::{ConfigError, RegisterError, RemoveError, RollbackError, Unavailable};
 pub use info::{
-    ExtensionInfo, Inspection, KeptVersion, RefusedFile, Registered, RolledBack, TakenBackVersion,
+    ExtensionInfo, Inspection, KeptVersion, RefusedFile, Registered, RolledBack, TakenBackVersion, TrialInfo,
 };
 pub use key::{ClassName, Form, Key, Kind, Scope};
 pub use options::{ClassOptions, Options};
 pub use schema::{MAX_CONFIG_BYTES, MAX_SCHEMA_BYTES};
 pub(crate) use table::millis;
 pub use times::Times;
+pub use trial::{Trial, TrialRule};
 pub use version::{Configured, Counts, Tally};
 
 use crate::artifact::{Loader, LoaderFigures};
@@ -102,6 +105,10 @@ pub struct Extensions {
     usage: OnceLock<Box<Usage>>,
     opened_at: SystemTime,
     listeners: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
+    /// For trials, which end on threads of their own.
+    this: Weak<Self>,
+    /// Versions that were taken back by themselves.
+    taken_back: AtomicU64,
 }
 
 type Usage = dyn Fn(&ClassName) -> Option<Kind> + Send + Sync;
@@ -129,7 +136,7 @@ struct Books {
 impl Extensions {
     /// A table of built-ins only: no folder, nothing on disk, nothing to register.
     pub fn with_builtins(builtins: Vec<Builtin>) -> Arc<Self> {
-        let extensions = Arc::new(Self::new(None, Books::default()));
+        let extensions = Self::new(None, Books::default());
         for builtin in builtins {
             extensions.put_builtin(builtin);
         }
@@ -161,7 +168,7 @@ impl Extensions {
             }
         }
         let loads = Permits::new(options.concurrent_loads);
-        let extensions = Arc::new(Self::new(Some(Door { options, store, opener, loads }), books));
+        let extensions = Self::new(Some(Door { options, store, opener, loads }), books);
         for builtin in builtins {
             extensions.put_builtin(builtin);
         }
@@ -171,8 +178,9 @@ impl Extensions {
         Ok(extensions)
     }
 
-    fn new(door: Option<Door>, books: Books) -> Self {
-        Self {
+    fn new(door: Option<Door>, books: Books) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
             table: ArcSwap::default(),
             generation: AtomicU64::new(0),
             books: Mutex::new(books),
@@ -180,7 +188,8 @@ impl Extensions {
             usage: OnceLock::new(),
             opened_at: SystemTime::now(),
             listeners: Mutex::default(),
-        }
+            taken_back: AtomicU64::new(0),
+        })
     }
 
     /// Puts a built-in into the table, in place of the one of that class.
@@ -204,11 +213,12 @@ impl Extensions {
         };
         let config = self.books.lock().configs.get(&key.class).cloned();
         let entry = Entry {
-            registration: Registration { key, in_force: record, kept: Vec::new(), taken_back: Vec::new() },
+            registration: Registration::first(key, record),
             default: version.configured(config.as_deref().unwrap_or(&no_config())),
             opened: Ok(Arc::new(version)),
             config,
             last_error: None,
+            trial: None,
         };
         let books = self.books.lock();
         self.swap(books, |table| table.put(entry));
@@ -240,6 +250,20 @@ impl Extensions {
     ) -> Result<Arc<Configured>, Unavailable> {
         let entry = self.entry(class).ok_or_else(|| Unavailable::Missing { class: class.clone() })?;
         entry.configured(kind, config)
+    }
+
+    /// As [`configured`](Self::configured), with the trial of the version while it is on trial.
+    ///
+    /// # Errors
+    /// When it cannot be called.
+    pub fn on_trial(
+        &self,
+        class: &ClassName,
+        kind: Kind,
+        config: Option<&Value>,
+    ) -> Result<(Arc<Configured>, Option<Trial>), Unavailable> {
+        let entry = self.entry(class).ok_or_else(|| Unavailable::Missing { class: class.clone() })?;
+        Ok((entry.configured(kind, config)?, entry.trial(kind, config)))
     }
 
     /// A number that grows whenever an answer of [`configured`](Self::configured) may have changed. One
@@ -338,7 +362,10 @@ impl Extensions {
             Ok(version) => version.configured(config.as_deref().unwrap_or(&no_config())),
             Err(reason) => Err(schema::Refusal::whole(reason.clone())),
         };
-        let entry = Entry { registration, opened, default, config, last_error: None };
+        let trial = registration.last_good.as_deref().filter(|_| opened.is_ok());
+        let trial = trial
+            .and_then(|last_good| self.trial_again(&class, &registration.kept, last_good, config.clone()));
+        let entry = Entry { registration, opened, default, config, last_error: None, trial };
         let Record { checksums, version, .. } = &entry.registration.in_force;
         match entry.state() {
             State::InForce => info!(%class, version, sha256 = checksums.sha256, "extension in force again"),

@@ -34,7 +34,8 @@ pub use child::{CHILD, ChildCommand, child_main};
 pub use extensions::{
     ClassConfig, ClassName, ClassOptions, ConfigError, Configured, Counts, ExtensionInfo, Extensions, Form,
     Inspection, KeptVersion, Key, Kind, MAX_CONFIG_BYTES, Options, RefusedFile, RegisterError, Registered,
-    RemoveError, RollbackError, RolledBack, Scope, Source, TakenBackVersion, Tally, Times, Unavailable,
+    RemoveError, RollbackError, RolledBack, Scope, Source, TakenBackVersion, Tally, Times, Trial, TrialInfo,
+    TrialRule, Unavailable,
 };
 pub use filter::{Broke, BrokeKind, Delay, MessageFilter, Verdict};
 pub use lister::{ListRequest, Mode, TopicLister, TopicSet, Topics};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
-use weir_extension::{Broke, ClassName, Configured, Extensions, Field, Kind, TopicName, Unavailable};
+use weir_extension::{Broke, ClassName, Configured, Extensions, Field, Kind, TopicName, Trial, Unavailable};
 
 use crate::binding::{Binding, OnFailure};
 use crate::breaker::Breaker;
@@ -30,10 +30,17 @@ pub struct Chain {
 /// The filters that were in force at one moment.
 struct Resolved {
     generation: u64,
-    filters: Vec<Result<Arc<Configured>, Unavailable>>,
+    filters: Vec<Result<Called, Unavailable>>,
     reads: Arc<[Field]>,
     /// When to look again although the table has not changed: a filter broke when it was configured.
     expires: Option<Instant>,
+}
+
+/// A filter that can be called.
+pub(crate) struct Called {
+    pub(crate) filter: Arc<Configured>,
+    /// While its version is on trial.
+    pub(crate) trial: Option<Trial>,
 }
 
 /// A chain with the versions that judge one batch: those whose fields the view of the messages is built
@@ -188,7 +195,8 @@ impl Chain {
             return Arc::clone(known);
         }
         let of = |filter: &crate::FilterRef| {
-            self.extensions.configured(&filter.class, Kind::Filter, filter.config.as_ref())
+            let found = self.extensions.on_trial(&filter.class, Kind::Filter, filter.config.as_ref());
+            found.map(|(filter, trial)| Called { filter, trial })
         };
         let filters: Vec<_> = match self.ambiguous {
             None => self.binding.filters.iter().map(of).collect(),
@@ -197,7 +205,7 @@ impl Chain {
         let refused = filters.iter().any(|found| matches!(found, Err(Unavailable::Refused { .. })));
         let resolved = Arc::new(Resolved {
             generation,
-            reads: union(filters.iter().flatten().map(|filter| &**filter.reads())),
+            reads: union(filters.iter().flatten().flat_map(Called::reads)),
             filters,
             expires: refused.then(|| now + UNAVAILABLE_PAUSE),
         });
@@ -217,10 +225,18 @@ impl Chain {
             return Some(Paused::unavailable(unavailable.clone()));
         }
         let filters = resolved.filters.iter().flatten().zip(&self.breakers);
-        filters.into_iter().find_map(|(filter, breaker)| {
+        filters.into_iter().find_map(|(Called { filter, .. }, breaker)| {
             let (retry_after, broke) = breaker.lock().resting(filter.id(), now)?;
             Some(Paused::breaks_on_everything(filter.class(), broke, retry_after))
         })
+    }
+}
+
+impl Called {
+    /// What it reads, then what the last good version reads, which judges the same messages if it must.
+    fn reads(&self) -> impl Iterator<Item = &[Field]> {
+        let last_good = self.trial.as_ref().and_then(Trial::last_good);
+        std::iter::once(&self.filter).chain(last_good).map(|filter| &**filter.reads())
     }
 }
 
@@ -241,9 +257,7 @@ impl Pinned {
     }
 
     /// The filters, in order, with what is known of their failures.
-    pub(crate) fn filters(
-        &self,
-    ) -> impl Iterator<Item = (&Result<Arc<Configured>, Unavailable>, &Mutex<Breaker>)> {
+    pub(crate) fn filters(&self) -> impl Iterator<Item = (&Result<Called, Unavailable>, &Mutex<Breaker>)> {
         self.resolved.filters.iter().zip(&self.chain.breakers)
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_extension::{
-    Broke, BrokeKind, Configured, MessageFilter, Messages, Tally, Unavailable, Verdict, last_words,
+    Broke, BrokeKind, Configured, MessageFilter, Messages, Tally, Trial, Unavailable, Verdict, last_words,
 };
 
 use crate::binding::OnFailure;
-use crate::chain::{Failure, Judgement, Outcome, Paused, Pinned};
+use crate::chain::{Called, Failure, Judgement, Outcome, Paused, Pinned};
 use crate::workers::{Worker, panic_text};
 
 /// How long the messages of a batch that broke are judged one by one, before those that are left are put
@@ -60,8 +60,8 @@ impl Worker {
             if batch.rows.is_empty() {
                 break;
             }
-            let filter = match filter {
-                Ok(filter) => filter,
+            let Called { filter, trial } = match filter {
+                Ok(called) => called,
                 Err(unavailable) => {
                     if let Some(paused) = batch.pass_over(unavailable.clone()) {
                         return Judgement::Paused(paused);
@@ -77,7 +77,7 @@ impl Worker {
                 batch.deliver_all(Failure::Resting { class: class.clone(), broke });
                 continue;
             }
-            let answers = match self.ask(filter, messages, &batch.rows) {
+            let answers = match self.ask_on_trial(filter, trial.as_ref(), messages, &batch.rows) {
                 Ok(answers) => answers,
                 Err(unavailable) => {
                     if let Some(paused) = batch.pass_over(unavailable) {
@@ -113,6 +113,57 @@ impl Worker {
             batch.apply(filter, policy, answers);
         }
         Judgement::Judged(batch.outcomes)
+    }
+
+    /// Asks one filter about some rows. While its version is on trial, what breaks it, or what it is too slow
+    /// for, is judged by the last good one.
+    fn ask_on_trial(
+        &mut self,
+        filter: &Arc<Configured>,
+        trial: Option<&Trial>,
+        messages: &Messages<'_>,
+        rows: &[u32],
+    ) -> Result<Vec<Answer>, Unavailable> {
+        let asked = self.ask(filter, messages, rows);
+        let Some(trial) = trial else { return asked };
+        let Some(last_good) = trial.last_good() else {
+            if let Ok(answers) = &asked {
+                let how = answers.iter().rev().find_map(Answer::broke);
+                let broke = answers.iter().filter_map(Answer::broke).count();
+                trial.count(verdicts(answers), broke as u64, how);
+            }
+            return asked;
+        };
+        // That no instance can be made counts as breaking on each of them.
+        let (mut answers, unmade) = match asked {
+            Ok(answers) => (answers, None),
+            Err(unavailable) => {
+                let broke = Broke { kind: BrokeKind::Error, reason: unavailable.to_string() };
+                (rows.iter().map(|_| Answer::Broke(broke.clone())).collect(), Some(unavailable))
+            }
+        };
+        let verdicts = verdicts(&answers);
+        let open = |(_, answer): &(_, &Answer)| !answer.is_verdict();
+        let (places, left): (Vec<usize>, Vec<u32>) =
+            answers.iter().enumerate().filter(open).map(|(place, _)| (place, rows[place])).unzip();
+        let second = if left.is_empty() { Ok(Vec::new()) } else { self.ask(last_good, messages, &left) };
+        let second = match (second, unmade) {
+            (Ok(second), _) => second,
+            // Neither can be called.
+            (Err(_), Some(unmade)) => return Err(unmade),
+            (Err(_), None) => Vec::new(),
+        };
+        let (mut broke, mut how) = (0, None);
+        for (place, answer) in places.into_iter().zip(second) {
+            if answer.is_verdict()
+                && let Answer::Broke(before) = std::mem::replace(&mut answers[place], answer)
+            {
+                broke += 1;
+                how = Some(before);
+            }
+        }
+        trial.count(verdicts, broke, how.as_ref());
+        Ok(answers)
     }
 
     /// Asks one filter about some rows, and counts what it answers.
@@ -296,9 +347,20 @@ impl Answer {
         }
     }
 
+    fn broke(&self) -> Option<&Broke> {
+        match self {
+            Self::Broke(broke) => Some(broke),
+            Self::Accept | Self::Reject | Self::Reschedule(_) | Self::NotReached => None,
+        }
+    }
+
     fn is_verdict(&self) -> bool {
         matches!(self, Self::Accept | Self::Reject | Self::Reschedule(_))
     }
+}
+
+fn verdicts(answers: &[Answer]) -> u64 {
+    answers.iter().filter(|answer| answer.is_verdict()).count() as u64
 }
 
 impl Batch {

@@ -145,6 +145,8 @@ fn extensions(extensions: &Extensions, registry: &mut Registry) {
     own.register("found_compiled", "Components whose code was found compiled", counter(found_compiled));
     let help = "Files of compiled code that were damaged or foreign, and made anew";
     own.register("code_damaged", help, counter(damaged));
+    let help = "Versions that broke too often on trial, and were taken back by themselves";
+    own.register("versions_taken_back", help, counter(extensions.taken_back()));
     let weir = registry.sub_registry_with_prefix("weir");
     let files = gauge(extensions.refused().len() as u64);
     weir.register("drop_folder_files_not_in_force", "Files of the drop folder that are not in force", files);

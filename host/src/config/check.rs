@@ -79,6 +79,12 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
     // An artifact is read whole, into memory.
     found.size("plugins.max-artifact-size", plugins.max_artifact_size, ByteSize(1024)..=ByteSize(1 << 30));
     found.count("plugins.keep-versions", plugins.keep_versions, 0..=1000);
+    found.number("plugins.trial-messages", plugins.trial_messages, 0..=1_000_000_000);
+    found.number("plugins.trial-minimum", plugins.trial_minimum, 1..=1_000_000_000);
+    let (minimum, messages) = (plugins.trial_minimum, plugins.trial_messages);
+    found.require("plugins.trial-minimum", messages == 0 || minimum <= messages, || {
+        format!("is {minimum}, expected at most plugins.trial-messages, which is {messages}")
+    });
 
     let listing = &config.listing;
     found.config("listing.config", listing.config.as_ref());

@@ -1,4 +1,4 @@
-//! Sizes and durations, as people write them: `"64MiB"`, `"50ms"`.
+//! Sizes, durations and shares, as people write them: `"64MiB"`, `"50ms"`, `"1%"`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -65,6 +65,53 @@ impl<'de> Deserialize<'de> for ByteSize {
             Written::Number(bytes) => Ok(Self(bytes)),
             Written::Text(text) => text.parse().map_err(serde::de::Error::custom),
         }
+    }
+}
+
+/// A part of a whole, in millionths. Written as `"1%"`, with up to four digits behind the point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Share(pub(crate) u32);
+
+impl Share {
+    const WHOLE: u32 = 1_000_000;
+    /// How many millionths a percent has, as digits behind the point.
+    const DIGITS: usize = 4;
+}
+
+impl FromStr for Share {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad =
+            || format!("{text:?} is not a share; expected a number from 0 to 100 and %, as in \"0.5%\"");
+        let number = text.strip_suffix('%').ok_or_else(bad)?.trim_end();
+        let (whole, behind) = number.split_once('.').unwrap_or((number, "0"));
+        let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        if !is_digits(whole) || !is_digits(behind) || behind.len() > Self::DIGITS {
+            return Err(bad());
+        }
+        let millionths: u32 =
+            format!("{whole}{behind:0<4}").parse().map_err(|_ignored_as_the_text_is_shown| bad())?;
+        if millionths > Self::WHOLE { Err(bad()) } else { Ok(Self(millionths)) }
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = format!("{}.{:04}", self.0 / 10_000, self.0 % 10_000);
+        write!(f, "{}%", text.trim_end_matches('0').trim_end_matches('.'))
+    }
+}
+
+impl Serialize for Share {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Share {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 

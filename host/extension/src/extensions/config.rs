@@ -10,6 +10,7 @@ use super::errors::ConfigError;
 use super::key::ClassName;
 use super::schema::Refusal;
 use super::table::Entry;
+use super::trial::OnTrial;
 use super::{Extensions, no_config};
 
 /// The configuration of a class.
@@ -66,6 +67,7 @@ impl Extensions {
                 return Err(self.config_refused(class, refusal.clone()));
             }
 
+            let had = entry.trial.as_ref().and_then(OnTrial::default);
             let mut books = self.books.lock();
             let now = self.entry(class);
             let same = now.as_ref().and_then(|now| now.opened.as_ref().ok());
@@ -84,7 +86,8 @@ impl Extensions {
                 Some(config) => books.configs.insert(class.clone(), Arc::clone(config)),
                 None => books.configs.remove(class),
             };
-            let entry = Entry { default, config, last_error: None, ..Entry::clone(now) };
+            let trial = now.trial.as_ref().map(|trial| trial.with_config(config.clone(), had));
+            let entry = Entry { default, config, last_error: None, trial, ..Entry::clone(now) };
             self.swap(books, |table| table.put(entry));
             info!(%class, "extension configured");
             return Ok(());

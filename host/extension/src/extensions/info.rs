@@ -69,6 +69,9 @@ pub struct ExtensionInfo {
     /// Those versions, the newest first.
     #[serde(default)]
     pub kept: Vec<KeptVersion>,
+    /// How its trial stands, while it is on trial.
+    #[serde(default)]
+    pub trial: Option<TrialInfo>,
     /// The versions that were taken back and are not taken again unless they are forced, the last one first.
     #[serde(default)]
     pub taken_back: Vec<TakenBackVersion>,
@@ -94,6 +97,22 @@ pub struct KeptVersion {
     pub until: Option<SystemTime>,
     /// Why it left force.
     pub reason: String,
+}
+
+/// The trial of a version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct TrialInfo {
+    /// Messages that it was judged by so far: its verdicts, and those that it alone broke on.
+    pub judged: u64,
+    /// Messages that it broke on and the last good version did not.
+    pub broke: u64,
+    /// After so many messages it has passed.
+    pub messages: u64,
+    /// What the last good version says of its own version.
+    pub last_good: String,
+    /// SHA-256 of the last good version.
+    pub last_good_sha256: String,
 }
 
 /// A version that was taken back.

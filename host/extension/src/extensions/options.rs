@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::key::ClassName;
+use super::trial::TrialRule;
 use crate::artifact::{Limits, LoaderOptions};
 use crate::child::ChildCommand;
 
@@ -29,6 +30,8 @@ pub struct Options {
     pub native_sha256: Option<BTreeSet<String>>,
     /// How many versions before the one in force are kept. Default: 2.
     pub keep_versions: usize,
+    /// When a new version is taken back by itself. Needs a version that is kept.
+    pub trial: TrialRule,
     /// How many artifacts are opened at once; each may take a core and some hundred MiB while a large
     /// component is compiled. Default: 2.
     pub concurrent_loads: usize,
@@ -59,6 +62,7 @@ impl Options {
             max_artifact_size: 64 << 20,
             native_sha256: None,
             keep_versions: 2,
+            trial: TrialRule::default(),
             concurrent_loads: 2,
             limits,
             classes: BTreeMap::new(),

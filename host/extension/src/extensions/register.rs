@@ -4,19 +4,16 @@
 //! schema, configurations → keep on disk → swap. Whatever goes wrong before the swap leaves everything
 //! as it was.
 
-use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, Read as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use parking_lot::MutexGuard;
-use rustix::fs::OFlags;
 use serde_json::Value;
 use tracing::{debug, info, warn};
 
 use super::config::config_key;
+use super::door::read_whole;
 use super::durable::Taken;
 use super::errors::{ConfigError, RegisterError};
 use super::info::{Inspection, RefusedFile, Registered};
@@ -248,6 +245,9 @@ impl Extensions {
                 drop(books);
                 return self.configure_unchanged(registered, arrival.config.as_ref());
             }
+            let trial = before
+                .filter(|_| !arrival.force)
+                .and_then(|before| self.trial_after(before, version, &checksums.sha256, config.clone()));
             let record = Record {
                 checksums: checksums.clone(),
                 form,
@@ -261,12 +261,16 @@ impl Extensions {
             let kept = before.map_or_else(Vec::new, |before| {
                 let reason = format!("version {} replaced it, from {origin}", record.version);
                 let left = Left { at: record.since, reason, config: before.config.as_deref().cloned() };
-                before.registration.followed_by(&checksums.sha256, door.options.keep_versions, left)
+                let last_good = trial.as_ref().map(|(_, last_good)| last_good.as_str());
+                let n = door.options.keep_versions;
+                before.registration.followed_by(&checksums.sha256, n, left, last_good)
             });
             let mut taken_back =
                 before.map_or_else(Vec::new, |before| before.registration.taken_back.clone());
             taken_back.retain(|version| version.checksums.sha256 != checksums.sha256);
-            let registration = Registration { key: key.clone(), in_force: record, kept, taken_back };
+            let (trial, last_good) = trial.unzip();
+            let registration =
+                Registration { key: key.clone(), in_force: record, kept, taken_back, last_good };
             door.store.keep(staged).map_err(RegisterError::Store)?;
             if let Some(config) = &arrival.config {
                 let before = before.map(|before| &before.registration);
@@ -283,7 +287,7 @@ impl Extensions {
             self.note_taken(door, &mut books, &registered, origin);
             let stale = before.map(|before| before.registration.artifacts()).unwrap_or_default();
             let opened = Ok(Arc::clone(version));
-            let entry = Entry { registration, opened, default, config, last_error: None };
+            let entry = Entry { registration, opened, default, config, last_error: None, trial };
             self.swap_and_sweep(door, books, &stale, |table| table.put(entry));
             info!(%class, version = description.version, sha256 = checksums.sha256, ?origin, "extension in force");
             return Ok(registered);
@@ -484,82 +488,6 @@ impl Extensions {
     }
 }
 
-impl Door {
-    /// Checksums of an upload, against its limits and what it declared.
-    fn measure(
-        &self,
-        bytes: &[u8],
-        crc32: Option<u32>,
-        sha256: Option<&str>,
-    ) -> Result<Checksums, RegisterError> {
-        let limit = self.options.max_artifact_size;
-        if bytes.len() as u64 > limit {
-            return Err(RegisterError::TooLarge { size: bytes.len() as u64, limit });
-        }
-        let checksums = Checksums::of(bytes);
-        let differs = |which, declared: String, actual: String| {
-            Err(RegisterError::ChecksumMismatch { which, declared, actual })
-        };
-        if let Some(declared) = crc32
-            && declared != checksums.crc32
-        {
-            return differs("crc32", format!("{declared:08x}"), format!("{:08x}", checksums.crc32));
-        }
-        match sha256 {
-            Some(declared) if !declared.eq_ignore_ascii_case(&checksums.sha256) => {
-                differs("sha256", declared.chars().take(64).collect(), checksums.sha256)
-            }
-            _ => Ok(checksums),
-        }
-    }
-
-    /// Which form the bytes have, if one that may come from there.
-    fn form(&self, bytes: &[u8], origin: &Origin) -> Result<Form, RegisterError> {
-        const ELF: &[u8] = b"\x7fELF";
-        // Whatever is wrong with a library besides: over a socket it is the wrong thing.
-        if matches!(origin, Origin::Upload(_)) && bytes.starts_with(ELF) {
-            return Err(RegisterError::NativeOverSocket);
-        }
-        self.opener.sniff(bytes).map_err(|error| RegisterError::NotAnArtifact(error.to_string()))
-    }
-
-    /// Opens an artifact with the limits of its class, and checks what it declares.
-    pub(super) fn open(
-        &self,
-        bytes: &[u8],
-        checksums: &Checksums,
-        form: Form,
-        origin: &Origin,
-        expected: Option<&ClassName>,
-    ) -> Result<Version, RegisterError> {
-        let sha256 = &checksums.sha256;
-        let refused = |error: crate::artifact::OpenError| RegisterError::Refused(error.to_string());
-        let limits = self.options.limits_of(expected);
-        let loaded = match form {
-            Form::Component => {
-                let loaded = self.opener.component(bytes, sha256, limits).map_err(refused)?;
-                let own = self.options.limits_of(Some(&loaded.description().class));
-                // Only now its class is known; its code has been compiled, so opening it again is cheap.
-                if own == limits {
-                    loaded
-                } else {
-                    self.opener.component(bytes, sha256, own).map_err(refused)?
-                }
-            }
-            Form::Native | Form::BuiltIn => {
-                if self.options.native_sha256.as_ref().is_some_and(|allowed| !allowed.contains(sha256)) {
-                    return Err(RegisterError::NativeNotAllowed { sha256: sha256.clone() });
-                }
-                let (Origin::File(from) | Origin::Kept(from)) = origin else {
-                    return Err(RegisterError::NativeOverSocket);
-                };
-                self.opener.native(bytes, sha256, from, limits).map_err(refused)?
-            }
-        };
-        Version::new(loaded).map_err(RegisterError::Refused)
-    }
-}
-
 /// What somebody does who wants bytes that were taken back.
 fn how_to_force(origin: &Origin) -> &'static str {
     match origin {
@@ -595,29 +523,4 @@ impl Checksums {
             configured: false,
         }
     }
-}
-
-/// Reads a file whole. Its size is looked at before anything is read, and it must be a plain file (a
-/// pipe would be waited for), or a link to one.
-fn read_whole(path: &Path, limit: u64) -> Result<Vec<u8>, RegisterError> {
-    let unreadable = RegisterError::Read;
-    let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).expect("open flags are small");
-    let file: File =
-        OpenOptions::new().read(true).custom_flags(nonblocking).open(path).map_err(unreadable)?;
-    let metadata = file.metadata().map_err(unreadable)?;
-    if !metadata.is_file() {
-        return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, "not a plain file")));
-    }
-    if metadata.len() > limit {
-        return Err(RegisterError::TooLarge { size: metadata.len(), limit });
-    }
-    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
-    // It may grow while we read: not beyond the limit.
-    (&file).take(limit + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    let after = file.metadata().map_err(unreadable)?;
-    let times = |metadata: &Metadata| (metadata.ctime(), metadata.ctime_nsec());
-    if bytes.len() as u64 != metadata.len() || times(&after) != times(&metadata) {
-        return Err(unreadable(io::Error::other("it changed while it was read")));
-    }
-    Ok(bytes)
 }

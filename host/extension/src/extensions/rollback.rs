@@ -61,7 +61,7 @@ impl Extensions {
     }
 
     /// Puts `record` of the kept ones of an entry into force. `None` if the entry has changed meanwhile.
-    fn go_back(
+    pub(super) fn go_back(
         &self,
         entry: &Arc<Entry>,
         record: &Record,
@@ -69,7 +69,7 @@ impl Extensions {
         reason: &str,
     ) -> Result<Option<RolledBack>, RollbackError> {
         let door = self.door.as_ref().expect("versions are kept behind a door");
-        let Registration { key, in_force, kept, taken_back } = &entry.registration;
+        let Registration { key, in_force, kept, taken_back, .. } = &entry.registration;
         let class = &key.class;
         let Takes { default, config, restored } = self.takes(entry, record, version)?;
 
@@ -107,6 +107,7 @@ impl Extensions {
             kept: older.cloned().collect(),
             taken_back: std::iter::once(gone).chain(others.cloned()).take(MAX_TAKEN_BACK).collect(),
             in_force: back,
+            last_good: None,
         };
         let written = match &restored {
             Some(config) => {
@@ -139,8 +140,8 @@ impl Extensions {
             reason, "extension went back to the version before"
         );
         let stale = entry.registration.artifacts();
-        let entry =
-            Entry { registration, opened: Ok(Arc::clone(version)), default, config, last_error: None };
+        let opened = Ok(Arc::clone(version));
+        let entry = Entry { registration, opened, default, config, last_error: None, trial: None };
         self.swap_and_sweep(door, books, &stale, |table| table.put(entry));
         Ok(Some(rolled_back))
     }

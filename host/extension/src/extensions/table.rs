@@ -15,6 +15,7 @@ use super::errors::Unavailable;
 use super::info::{ExtensionInfo, KeptVersion, TakenBackVersion};
 use super::key::{Checksums, Form, Key, Kind};
 use super::schema::Refusal;
+use super::trial::{OnTrial, Trial};
 use super::version::{Configured, Counts, Version};
 
 /// This weir, as what was taken back remembers it.
@@ -91,6 +92,9 @@ pub(crate) struct Registration {
     /// Versions that were taken back, the last one first.
     #[serde(default)]
     pub taken_back: Vec<TakenBack>,
+    /// While the one in force is on trial: the digest of the kept one that is the last good one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_good: Option<String>,
 }
 
 /// One entry: a registration, and its version opened.
@@ -104,6 +108,8 @@ pub(crate) struct Entry {
     /// The configuration of its class, if it has one.
     pub config: Option<Arc<Value>>,
     pub last_error: Option<LastError>,
+    /// While it is on trial.
+    pub trial: Option<OnTrial>,
 }
 
 /// The last refusal of an artifact or configuration.
@@ -143,6 +149,11 @@ impl Table {
 }
 
 impl Registration {
+    /// One without a version before it.
+    pub(super) fn first(key: Key, in_force: Record) -> Self {
+        Self { key, in_force, kept: Vec::new(), taken_back: Vec::new(), last_good: None }
+    }
+
     /// The one in force, then those kept.
     pub(super) fn records(&self) -> impl Iterator<Item = &Record> {
         std::iter::once(&self.in_force).chain(&self.kept)
@@ -160,14 +171,26 @@ impl Registration {
         })
     }
 
-    /// What is kept when another artifact comes into force: the newest `n`, each once. `left` says how the
-    /// one in force leaves it.
-    pub(super) fn followed_by(&self, sha256: &str, n: usize, left: Left) -> Vec<Record> {
+    /// What is kept when another artifact comes into force: the newest `n`, each once, the last good one among
+    /// them. `left` says how the one in force leaves it.
+    pub(super) fn followed_by(
+        &self,
+        sha256: &str,
+        n: usize,
+        left: Left,
+        last_good: Option<&str>,
+    ) -> Vec<Record> {
         let mut seen = HashSet::from([sha256]);
         let leaving = Record { left: Some(left), ..self.in_force.clone() };
         let all = std::iter::once(&leaving).chain(&self.kept);
         let older = all.filter(|record| seen.insert(&record.checksums.sha256));
-        older.take(n).cloned().collect()
+        let mut kept: Vec<Record> = older.cloned().collect();
+        let beyond = kept.split_off(n.min(kept.len()));
+        let is_last_good = |record: &Record| Some(record.checksums.sha256.as_str()) == last_good;
+        if let (Some(good), Some(oldest)) = (beyond.into_iter().find(is_last_good), kept.last_mut()) {
+            *oldest = good;
+        }
+        kept
     }
 }
 
@@ -196,6 +219,11 @@ impl Entry {
             None => self.default.clone(),
         };
         configured.map_err(|refusal| refused(format!("it does not take its configuration: {refusal}")))
+    }
+
+    /// The trial that a caller with this configuration takes part in.
+    pub(super) fn trial(&self, kind: Kind, config: Option<&Value>) -> Option<Trial> {
+        self.trial.as_ref()?.of(kind, config)
     }
 
     /// Whether it takes the configuration of its class, or has none to take.
@@ -236,7 +264,7 @@ impl Entry {
     }
 
     pub(super) fn info(&self) -> ExtensionInfo {
-        let Registration { key, in_force, kept, taken_back } = &self.registration;
+        let Registration { key, in_force, kept, taken_back, .. } = &self.registration;
         let counts =
             self.opened.as_ref().map_or_else(|_no_version| Counts::default(), |version| version.counts());
         let built_in = self.is_built_in();
@@ -265,6 +293,7 @@ impl Entry {
             last_error_at: self.last_error.as_ref().map(|last| last.at),
             versions_kept: kept.len(),
             kept: kept.iter().map(Record::info).collect(),
+            trial: self.trial.as_ref().map(OnTrial::info),
             taken_back: taken_back.iter().map(TakenBack::info).collect(),
             counts,
         }

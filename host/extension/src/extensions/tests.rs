@@ -12,6 +12,7 @@ mod files;
 mod guests;
 mod restart;
 mod rollback;
+mod trial;
 
 /// A bench with `demo.F` version 1 in force.
 fn with_one() -> Bench {

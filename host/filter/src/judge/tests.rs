@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use proptest::prelude::*;
-use weir_extension::{Builtin, ClassName, Delay, Extensions, Field, TopicName};
+use weir_extension::{Builtin, ClassName, Delay, Extensions, Field, TopicName, TrialRule};
 
 use super::*;
 use crate::binding::{Binding, FilterRef, Origin, Target};
@@ -409,4 +409,93 @@ proptest! {
         let expected: Vec<Outcome> = messages.iter().map(|acts| plain(policy, *acts)).collect();
         prop_assert_eq!(outcomes, expected);
     }
+}
+
+/// A chain of one filter whose version is on trial: the new one follows the script of filter 0, the last good
+/// one that of filter 1.
+fn on_trial(policy: OnFailure) -> Setting {
+    let setting = setting(policy, 1, 1000);
+    let scripted = |filter: usize| {
+        let script = Arc::clone(&setting.script);
+        let fields = vec![Field::Property(format!("p{filter}").into())];
+        Builtin::filter(class(0), fields, move |_| {
+            script.instances.fetch_add(1, Ordering::Relaxed);
+            Ok(Box::new(Scripted { script: Arc::clone(&script), filter, stamina: 1000 }))
+        })
+    };
+    setting.extensions.put_builtin(scripted(1).with_version("good"));
+    let rule = TrialRule { messages: 1 << 40, minimum: 1 << 40, broken_of_million: 0 };
+    setting.extensions.put_on_trial(scripted(0).with_version("new"), rule);
+    setting
+}
+
+#[track_caller]
+fn check_trial(setting: &Setting, judged: u64, broke: u64) {
+    let info = setting.extensions.info(&class(0)).unwrap();
+    assert_eq!(info.version, "new");
+    assert_eq!(info.trial.map(|trial| (trial.judged, trial.broke)), Some((judged, broke)));
+}
+
+#[test]
+fn on_trial_the_last_good_version_judges_what_breaks_the_new_one() {
+    for policy in [OnFailure::Withhold, OnFailure::Discard, OnFailure::Deliver] {
+        let mut setting = on_trial(policy);
+        let reads = Arc::clone(setting.chain.pin().reads());
+        assert_eq!(*reads, [Field::Property("p0".into()), Field::Property("p1".into())]);
+        let new = [Accept, Trap, Error, Reject, Panic, Forget];
+        let good = [Reject, Accept, Reject, Accept, Later, Accept];
+        let later = Outcome::Reschedule(Duration::from_millis(7));
+        let (accept, reject) = (Outcome::Accept, Outcome::Reject);
+        let expected = vec![accept.clone(), accept.clone(), reject.clone(), reject, later, accept];
+        assert_eq!(setting.judge(&[&new, &good]), Judgement::Judged(expected));
+        let asked = setting.calls().into_iter().filter(|(filter, _)| *filter == 1);
+        assert_eq!(
+            asked.map(|(_, rows)| rows).collect::<Vec<_>>(),
+            [[1, 2, 4, 5]],
+            "once, and no more than it must"
+        );
+        check_trial(&setting, 6, 4);
+    }
+}
+
+#[test]
+fn what_breaks_both_bears_the_policy_and_says_nothing_of_the_new_one() {
+    let mut setting = on_trial(OnFailure::Withhold);
+    let outcomes = setting.judge(&[&[Accept, Trap, Accept], &[Accept, Panic, Accept]]);
+    let expected = vec![Outcome::Accept, Outcome::Withhold(failure(0, Trap)), Outcome::Accept];
+    assert_eq!(outcomes, Judgement::Judged(expected), "the failure is told that the new one had");
+    check_trial(&setting, 2, 0);
+}
+
+#[test]
+fn a_version_that_breaks_on_everything_pauses_nothing_while_the_last_good_one_judges() {
+    let mut setting = on_trial(OnFailure::Withhold);
+    for n in 1..=10 {
+        let outcomes = setting.judge(&[&[Trap; 64], &[Accept; 64]]);
+        assert_eq!(outcomes, Judgement::Judged(vec![Outcome::Accept; 64]));
+        check_trial(&setting, n * 64, n * 64);
+    }
+}
+
+#[test]
+fn what_the_new_one_is_too_slow_for_is_judged_by_the_last_good_one() {
+    let mut setting = on_trial(OnFailure::Withhold);
+    setting.worker = Worker::with_patience(Duration::ZERO);
+    let outcomes = setting.judge(&[&[Trap; 8], &[Accept; 8]]);
+    assert_eq!(outcomes, Judgement::Judged(vec![Outcome::Accept; 8]));
+    // The first row is always judged; of the others nothing is known.
+    check_trial(&setting, 1, 1);
+}
+
+#[test]
+fn where_no_instance_can_be_made_the_last_good_one_judges() {
+    let mut setting = on_trial(OnFailure::Withhold);
+    let broken = Builtin::filter(class(0), Vec::new(), |_| Err(broke(BrokeKind::Memory))).with_version("new");
+    let rule = TrialRule { messages: 1 << 40, minimum: 1 << 40, broken_of_million: 0 };
+    setting.extensions.put_on_trial(broken, rule);
+    assert_eq!(
+        setting.judge(&[&[Accept; 2], &[Reject, Accept]]),
+        Judgement::Judged(vec![Outcome::Reject, Outcome::Accept])
+    );
+    check_trial(&setting, 2, 2);
 }
