@@ -60,6 +60,8 @@ pub mod kind {
     pub const GET_TOPICS_OF_NAMESPACE: u64 = 32;
     /// GET_TOPICS_OF_NAMESPACE_RESPONSE.
     pub const GET_TOPICS_OF_NAMESPACE_RESPONSE: u64 = 33;
+    /// ACK_RESPONSE.
+    pub const ACK_RESPONSE: u64 = 38;
 }
 
 /// `ServerError` values that tests name.

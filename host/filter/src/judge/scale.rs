@@ -134,7 +134,7 @@ async fn a_filter_of_a_thousand_topics_is_held_once_a_worker() {
         bind(&bindings, &topic);
         let chain = bindings.chain(&topic, "s").unwrap();
         let pinned = chain.pin();
-        ids.extend(pinned.filters().map(|(filter, _)| filter.as_ref().unwrap().id()));
+        ids.extend(pinned.filters().map(|(filter, _)| filter.as_ref().unwrap().filter.id()));
         let judgement = workers.run(move |worker| {
             let mut messages = worker.view(&pinned);
             messages.row().number(&Field::SequenceId, 3);
