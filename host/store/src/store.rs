@@ -162,7 +162,7 @@ impl Store {
     /// Opens a folder, making it if it is not there.
     ///
     /// What is left of a deletion that was interrupted is not seen, and waits for
-    /// [`EntryLog::remove`](EntryLog::remove). Opening reads what the journal holds (at
+    /// [`EntryLog::remove`]. Opening reads what the journal holds (at
     /// most some 512 MiB) and one key a topic, whatever the number of entries: at a hundred times the
     /// entries it takes no longer, at a hundred times the topics it reads a hundred times eight bytes.
     ///
